@@ -1,0 +1,23 @@
+/** Builds dist/ from sql/ and src/. Begins with an empty dist/, so that what was renamed leaves nothing behind. */
+import { spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+
+run(join(root, "scripts/compile-sql.mjs"));
+rmSync(join(root, "dist"), { recursive: true, force: true });
+run(tsc(), "-p", "tsconfig.build.json");
+
+function run(...args) {
+  const { status, error } = spawnSync(process.execPath, args, { cwd: root, stdio: "inherit" });
+  if (error) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+function tsc() {
+  const manifest = createRequire(import.meta.url).resolve("typescript/package.json");
+  return join(dirname(manifest), "bin/tsc");
+}
