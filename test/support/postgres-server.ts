@@ -1,0 +1,162 @@
+/** Real Postgres servers for tests: on a free port of the loopback, with a folder of their own. */
+import { type ChildProcess, execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { promisify } from "node:util";
+import pg from "pg";
+import { binaries } from "./postgres-binaries.ts";
+import { type Keeper, keep } from "./postgres-keeper.ts";
+import { freePort } from "./postgres-port.ts";
+import { ended, hasEnded, killFamily, startProcess } from "./postgres-process.ts";
+import { serverFolder, serverUser } from "./postgres-user.ts";
+
+export interface PostgresOptions {
+  /** A major version, or the oldest or newest that this machine has. Default: the newest. */
+  readonly version?: "oldest" | "newest" | number;
+  /** Server settings over the tests' own, say `{ fsync: "on" }`. */
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+export interface PostgresServer {
+  /** The database `postgres`, as its superuser. */
+  readonly url: string;
+  readonly host: "127.0.0.1";
+  readonly port: number;
+  /** The major version. */
+  readonly version: number;
+  readonly dataDir: string;
+  /** The postmaster's process id; another one after a restart. */
+  readonly pid: number;
+  /** Makes an empty database and returns its URL. */
+  createDatabase(): Promise<string>;
+  /** SIGKILL for the postmaster and every backend, as when the machine fails. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port and data: after `kill` with crash recovery, else after a clean shutdown. */
+  restart(): Promise<void>;
+  /** Ends it and removes its data. */
+  stop(): Promise<void>;
+}
+
+const testSettings: Readonly<Record<string, string>> = {
+  listen_addresses: "127.0.0.1",
+  unix_socket_directories: "",
+  // Test files run beside each other on one server, each with pools of its own.
+  max_connections: "300",
+  shared_buffers: "64MB",
+  // What tests lose in a power cut does not matter. Tests of durability turn it on.
+  fsync: "off",
+};
+
+/** Two runs may pick the same free port, and a killed server's memory is freed a moment after its end. */
+const START_TRIES = 10;
+
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const { version, bin } = binaries(options.version ?? "newest");
+  const folder = serverFolder("onceward-postgres-");
+  const dataDir = join(folder, "data");
+  const keeper = keep(folder);
+  const settings = { ...testSettings, ...options.settings };
+  const launch = (onPort: number) =>
+    startProcess({
+      file: join(bin, "postgres"),
+      args: ["-D", dataDir, ...flags({ ...settings, port: String(onPort) })],
+      cwd: folder,
+      ready: /database system is ready to accept (read-only )?connections/,
+      onSpawn: (child) => watch(keeper, child),
+    });
+
+  let port = 0;
+  let postmaster: ChildProcess;
+  try {
+    await initialise({ bin, folder, dataDir });
+    postmaster = await retry(async () => launch((port = await freePort())), /Address already in use/);
+  } catch (error) {
+    await keeper.end();
+    throw error;
+  }
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+
+  return {
+    url,
+    host: "127.0.0.1",
+    port,
+    version,
+    dataDir,
+    get pid() {
+      return postmaster.pid!;
+    },
+    createDatabase: () => createDatabase(url),
+    kill: () => killFamily(postmaster),
+    async restart() {
+      if (!hasEnded(postmaster)) {
+        postmaster.kill("SIGINT"); // "fast": ends the sessions, writes a checkpoint.
+        await ended(postmaster);
+      }
+      postmaster = await retry(() => launch(port), /still in use|Address already in use/);
+    },
+    async stop() {
+      if (!hasEnded(postmaster)) {
+        postmaster.kill("SIGQUIT"); // "immediate": the data goes anyway.
+        await ended(postmaster);
+      }
+      await keeper.end();
+    },
+  };
+}
+
+/** Makes an empty database beside the one of `adminUrl` and returns its URL. */
+export async function createDatabase(adminUrl: string): Promise<string> {
+  const name = `test_${randomBytes(8).toString("hex")}`;
+  await runAsAdmin(adminUrl, `create database ${name}`);
+  const url = new URL(adminUrl);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+/** Drops a database that createDatabase made, and ends whoever is still connected to it. */
+export async function dropDatabase(adminUrl: string, url: string): Promise<void> {
+  await runAsAdmin(adminUrl, `drop database if exists ${new URL(url).pathname.slice(1)} with (force)`);
+}
+
+async function runAsAdmin(adminUrl: string, statement: string): Promise<void> {
+  const client = new pg.Client({ connectionString: adminUrl });
+  await client.connect();
+  try {
+    await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
+
+async function initialise({ bin, folder, dataDir }: { bin: string; folder: string; dataDir: string }): Promise<void> {
+  const args = ["-D", dataDir, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
+  // Rejects with what initdb said.
+  await promisify(execFile)(join(bin, "initdb"), args, {
+    cwd: folder,
+    env: { PATH: process.env.PATH, LC_ALL: "C" },
+    ...serverUser(),
+  });
+}
+
+function flags(settings: Readonly<Record<string, string>>): string[] {
+  return Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+}
+
+async function retry<T>(work: () => Promise<T>, when: RegExp): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (tries === START_TRIES || !when.test(String(error))) throw error;
+      await wait(100);
+    }
+  }
+}
+
+function watch(keeper: Keeper, postmaster: ChildProcess): void {
+  if (postmaster.pid === undefined) return;
+  keeper.watch(postmaster.pid);
+  // After its end the number may come to mean somebody else's process.
+  postmaster.once("exit", () => keeper.watch(0));
+}
