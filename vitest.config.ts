@@ -5,6 +5,7 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/global.ts"],
     reporters: ["default", "./test/support/reporter.ts"],
+    allowOnly: false,
     // Real databases start and stop in these tests; the limits are for hangs, not for speed.
     testTimeout: 60_000,
     hookTimeout: 120_000,
