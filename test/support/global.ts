@@ -26,14 +26,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
   const started = new Map<string, Promise<PostgresServer>>();
   const desk = createServer(async (request, response) => {
-    const which = request.url?.slice(1);
-    if (which !== "newest" && which !== "oldest") return void response.writeHead(404).end();
+    const which = request.url === "/oldest" ? "oldest" : "newest";
     if (!started.has(which)) started.set(which, start(which));
     try {
-      const { url } = await started.get(which)!;
-      response.end(url);
+      response.end((await started.get(which)!).url);
     } catch (error) {
-      response.writeHead(error instanceof Unavailable ? 501 : 500).end(String((error as Error).message));
+      response.writeHead(error instanceof Unavailable ? 501 : 500).end((error as Error).message);
     }
   });
   await new Promise<void>((ready) => desk.listen(0, "127.0.0.1", ready));
@@ -42,15 +40,18 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => {
     desk.closeAllConnections();
     desk.close();
-    const all = await Promise.allSettled(started.values());
-    await Promise.all(all.map((one) => (one.status === "fulfilled" ? one.value.stop() : undefined)));
+    for (const server of await Promise.allSettled(started.values())) {
+      if (server.status === "fulfilled") await server.value.stop();
+    }
   };
 }
 
 async function start(which: "newest" | "oldest"): Promise<PostgresServer> {
   const [only, ...others] = servers();
   if (which === "oldest" && only && others.length === 0) {
-    throw new Unavailable(`only Postgres ${only.version} on this machine: install an older one, say postgresql-15`);
+    throw new Unavailable(
+      `only Postgres ${only.version} on this machine: install an older one, say postgresql-15`,
+    );
   }
   return startPostgres({ version: which });
 }

@@ -35,7 +35,11 @@ export function servers(): readonly PostgresBinaries[] {
 export function binaries(version: "oldest" | "newest" | number): PostgresBinaries {
   const all = servers();
   const chosen =
-    version === "oldest" ? all[0] : version === "newest" ? all.at(-1) : all.find((one) => one.version === version);
+    version === "oldest"
+      ? all[0]
+      : version === "newest"
+        ? all.at(-1)
+        : all.find((one) => one.version === version);
   if (chosen) return chosen;
   const have = all.length === 0 ? "no Postgres" : `only Postgres ${all.map((one) => one.version).join(", ")}`;
   throw new Unavailable(
@@ -47,7 +51,9 @@ export function binaries(version: "oldest" | "newest" | number): PostgresBinarie
 
 function machineFolders(): string[] {
   const debian = "/usr/lib/postgresql";
-  const installed = existsSync(debian) ? readdirSync(debian).map((version) => join(debian, version, "bin")) : [];
+  const installed = existsSync(debian)
+    ? readdirSync(debian).map((version) => join(debian, version, "bin"))
+    : [];
   // Followed to the real file: a link in PATH does not have initdb and the libraries beside it.
   const onPath = (process.env.PATH ?? "")
     .split(delimiter)
@@ -77,7 +83,10 @@ function npmFolders(): string[] {
 function restoreLinks(folder: string): void {
   const list = join(folder, "native/pg-symlinks.json");
   if (!existsSync(list)) return;
-  for (const { source, target } of JSON.parse(readFileSync(list, "utf8")) as { source: string; target: string }[]) {
+  for (const { source, target } of JSON.parse(readFileSync(list, "utf8")) as {
+    source: string;
+    target: string;
+  }[]) {
     try {
       symlinkSync(source.slice(dirname(source).length + 1), join(folder, target));
     } catch (error) {

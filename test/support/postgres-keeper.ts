@@ -2,7 +2,7 @@
  * A keeper is a small shell that outlives us, however we end (Ctrl-C, SIGKILL, a crash), and then ends
  * the server and removes its folder. It learns of our end by the closing of its standard input.
  */
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { ended } from "./postgres-process.ts";
 
 const script = `
@@ -16,11 +16,14 @@ const script = `
   rm -rf "$1"
 `;
 
+// A test process whose runner was killed would stay, with all that it keeps.
+process.once("disconnect", () => process.exit());
+
 export interface Keeper {
-  /** From now on this process is the one to end; 0: there is none. */
-  watch(pid: number): void;
+  /** From now on this process is the one to end. */
+  readonly watch: (child: ChildProcess) => void;
   /** Ends it all now, and resolves when the folder is gone. */
-  end(): Promise<void>;
+  readonly end: () => Promise<void>;
 }
 
 export function keep(folder: string): Keeper {
@@ -32,8 +35,11 @@ export function keep(folder: string): Keeper {
   // Somebody ended the keeper: then there is nobody to tell, and nothing to do about it.
   shell.stdin.on("error", () => undefined);
   return {
-    watch(pid) {
-      shell.stdin.write(`${pid}\n`);
+    watch(child) {
+      if (child.pid === undefined) return; // It could not be started.
+      shell.stdin.write(`${child.pid}\n`);
+      // After its end the number may come to mean somebody else's process.
+      child.once("exit", () => shell.stdin.write("0\n"));
     },
     async end() {
       shell.stdin.end();

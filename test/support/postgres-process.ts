@@ -13,7 +13,7 @@ export interface ServerCommand {
   /** What its log says once it accepts connections. */
   readonly ready: RegExp;
   /** Told of the process as soon as there is one: it has to be ended even if it never becomes ready. */
-  onSpawn(child: ChildProcess): void;
+  readonly onSpawn: (child: ChildProcess) => void;
 }
 
 /** Resolves once the server is ready; rejects with its log if it ends before. */

@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
 import { binaries } from "./postgres-binaries.ts";
-import { type Keeper, keep } from "./postgres-keeper.ts";
+import { keep } from "./postgres-keeper.ts";
 import { freePort } from "./postgres-port.ts";
 import { ended, hasEnded, killFamily, startProcess } from "./postgres-process.ts";
 import { serverFolder, serverUser } from "./postgres-user.ts";
@@ -63,7 +63,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       args: ["-D", dataDir, ...flags({ ...settings, port: String(onPort) })],
       cwd: folder,
       ready: /database system is ready to accept (read-only )?connections/,
-      onSpawn: (child) => watch(keeper, child),
+      onSpawn: keeper.watch,
     });
 
   let port = 0;
@@ -129,8 +129,25 @@ async function runAsAdmin(adminUrl: string, statement: string): Promise<void> {
   }
 }
 
-async function initialise({ bin, folder, dataDir }: { bin: string; folder: string; dataDir: string }): Promise<void> {
-  const args = ["-D", dataDir, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"];
+async function initialise({
+  bin,
+  folder,
+  dataDir,
+}: {
+  bin: string;
+  folder: string;
+  dataDir: string;
+}): Promise<void> {
+  const args = [
+    "-D",
+    dataDir,
+    "-U",
+    "postgres",
+    "--auth=trust",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--no-sync",
+  ];
   // Rejects with what initdb said.
   await promisify(execFile)(join(bin, "initdb"), args, {
     cwd: folder,
@@ -152,11 +169,4 @@ async function retry<T>(work: () => Promise<T>, when: RegExp): Promise<T> {
       await wait(100);
     }
   }
-}
-
-function watch(keeper: Keeper, postmaster: ChildProcess): void {
-  if (postmaster.pid === undefined) return;
-  keeper.watch(postmaster.pid);
-  // After its end the number may come to mean somebody else's process.
-  postmaster.once("exit", () => keeper.watch(0));
 }

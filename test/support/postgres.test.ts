@@ -1,6 +1,13 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { describeWith, freshDatabase, needs, type PostgresServer, servers, startPostgres } from "./postgres.ts";
+import {
+  describeWith,
+  freshDatabase,
+  needs,
+  type PostgresServer,
+  servers,
+  startPostgres,
+} from "./postgres.ts";
 
 for (const which of ["newest", "oldest"] as const) {
   describeWith(which, `the shared ${which} server`, (database) => {
@@ -25,7 +32,8 @@ describe("a server of one's own", () => {
   let server: PostgresServer | undefined;
 
   beforeAll(async () => {
-    if (servers().length > 0) server = await startPostgres({ settings: { fsync: "on", application_name: "own" } });
+    if (servers().length > 0)
+      server = await startPostgres({ settings: { fsync: "on", application_name: "own" } });
   });
   afterAll(() => server?.stop());
 

@@ -15,7 +15,7 @@ import { Unavailable } from "./postgres-binaries.ts";
 import { createDatabase, dropDatabase } from "./postgres-server.ts";
 
 export { servers, Unavailable } from "./postgres-binaries.ts";
-export { type PostgresOptions, type PostgresServer, startPostgres } from "./postgres-server.ts";
+export { type PostgresServer, startPostgres } from "./postgres-server.ts";
 
 export type Which = "newest" | "oldest";
 
@@ -52,7 +52,11 @@ export async function skipUnless(context: TestContext, need: () => unknown): Pro
  * `describe`, with one fresh database for its tests. The database is there from the first `beforeAll`
  * on; where there is none, every test in it is skipped with the reason.
  */
-export function describeWith(which: Which, name: string, body: (database: () => FreshDatabase) => void): void {
+export function describeWith(
+  which: Which,
+  name: string,
+  body: (database: () => FreshDatabase) => void,
+): void {
   describe(name, () => {
     let database: FreshDatabase | undefined;
     let missing: Unavailable | undefined;
@@ -69,7 +73,8 @@ export function describeWith(which: Which, name: string, body: (database: () => 
     });
     afterAll(() => database?.drop());
     body(() => {
-      if (!database) throw missing ?? new Error("the database is there from beforeAll on, not while tests are collected");
+      if (!database)
+        throw missing ?? new Error("the database is there from beforeAll on, not while tests are collected");
       return database;
     });
   });

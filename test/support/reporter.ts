@@ -30,13 +30,15 @@ export default class CountReporter implements Reporter {
       for (const test of module.children.allTests()) {
         const outcome = this.#outcome(test);
         counts[outcome]++;
-        if (outcome === "skipped") lines.push(`skipped: ${module.relativeModuleId} > ${test.fullName}: ${reason(test)}`);
+        if (outcome === "skipped")
+          lines.push(`skipped: ${module.relativeModuleId} > ${test.fullName}: ${reason(test)}`);
       }
     }
     const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : "";
     lines.push(`${counts.passed} passed, ${counts.failed} failed${skipped}`);
     writeSync(1, `${lines.join("\n")}\n`);
-    if (counts.failed > 0 || (counts.skipped > 0 && process.env.ONCEWARD_NO_SKIPS === "1")) process.exitCode ||= 1;
+    if (counts.failed > 0 || (counts.skipped > 0 && process.env.ONCEWARD_NO_SKIPS === "1"))
+      process.exitCode ||= 1;
   }
 
   #outcome(test: TestCase): Outcome {
@@ -62,7 +64,8 @@ function isBroken(parent: TestModule | TestSuite): boolean {
 /** Files and suites that failed outside their tests count as one failure each, where no test in them does. */
 function brokenOutsideTests(module: TestModule): number {
   return [module, ...module.children.allSuites()].filter(
-    (one) => one.errors().length > 0 && ![...one.children.allTests()].some((test) => !test.ok() || isSkipped(test)),
+    (one) =>
+      one.errors().length > 0 && ![...one.children.allTests()].some((test) => !test.ok() || isSkipped(test)),
   ).length;
 }
 
