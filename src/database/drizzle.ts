@@ -1,0 +1,35 @@
+/** Drizzle over node-postgres, postgres.js or PGlite: handlers get Drizzle's own transaction. */
+import { bridge, CONNECTION_TIMEOUT_MS } from "./bridge.ts";
+import type { Database } from "./database.ts";
+import { driverDatabase } from "./driver-database.ts";
+import { asQueryable } from "./queryable.ts";
+
+/** A Drizzle database of Postgres, as far as we use it; `Tx` is what its `transaction` hands out. */
+export interface Drizzle<Tx> {
+  transaction<T>(work: (tx: Tx) => Promise<T>, config?: { isolationLevel?: "read committed" }): Promise<T>;
+}
+
+export interface DrizzleOptions {
+  /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
+  readonly connectionTimeoutMs?: number;
+}
+
+/** A database through your own Drizzle, which stays yours to end. Statements outside of transactions go to its driver. */
+export function drizzleDatabase<Tx>(
+  db: Drizzle<Tx>,
+  { connectionTimeoutMs = CONNECTION_TIMEOUT_MS }: DrizzleOptions = {},
+): Database<Tx> {
+  const driver = driverDatabase("$client" in db ? db.$client : undefined, connectionTimeoutMs);
+  return {
+    ...bridge<Tx>({
+      name: "drizzle",
+      outside: driver ?? asQueryable(db),
+      begin: (work) => db.transaction(work, { isolationLevel: "read committed" }),
+      // With one session there is nothing to wait for but the transactions before this one.
+      connectionTimeoutMs: driver?.single ? undefined : connectionTimeoutMs,
+    }),
+    single: driver?.single ?? false,
+    ...(driver?.listen && { listen: driver.listen }),
+    close: async () => {},
+  };
+}

@@ -1,0 +1,158 @@
+/** `pg` (node-postgres): a connection URL, or a pool that the application has already. */
+import { OncewardError } from "../errors.ts";
+import { textArrayBinary } from "./array.ts";
+import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
+import type { Database } from "./database.ts";
+import { importDriver } from "./driver.ts";
+import { aborted, asDatabaseError, exhausted, sqlStateOf } from "./failure.ts";
+import { pgListener } from "./pg-listener.ts";
+import { asQueryable } from "./queryable.ts";
+
+/** A client of `pg`, as far as we use it. Inside a handler it is the transaction: `tx.query(text, values)`. */
+export interface PgClient {
+  query<R = Record<string, unknown>>(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ rows: R[]; rowCount: number | null; command: string }>;
+}
+
+interface Emitter {
+  on(event: string, listener: (...args: never[]) => void): unknown;
+  removeListener(event: string, listener: (...args: never[]) => void): unknown;
+}
+
+interface PooledClient extends PgClient, Emitter {
+  release(destroy?: boolean): void;
+}
+
+/** A `pg.Pool`, as far as we use it. Its second way to connect is here so that the client's type is inferred. */
+export interface PgPool<Client> extends Pick<Emitter, "on"> {
+  connect(): Promise<Client>;
+  connect(callback: (error: Error | undefined, client: Client | undefined, done: () => void) => void): void;
+  end(): Promise<void>;
+  readonly waitingCount: number;
+}
+
+export interface PgOptions {
+  /** Connections of a pool made from a URL. Default 10. */
+  readonly max?: number;
+  /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
+  readonly connectionTimeoutMs?: number;
+  /**
+   * URL of a direct connection for LISTEN; not one through a pooler in transaction mode, where LISTEN is
+   * silent. Default: the URL of the database. With a pool of your own: none, and the ledger polls.
+   */
+  readonly listen?: string;
+}
+
+/** A database through `pg`, from a connection URL or from your own `pg.Pool`, which stays yours to end. */
+export function pgDatabase(url: string, options?: PgOptions): Database<PgClient>;
+export function pgDatabase<Client>(pool: PgPool<Client>, options?: PgOptions): Database<Client>;
+export function pgDatabase(
+  source: string | PgPool<PgClient>,
+  { max = 10, connectionTimeoutMs = CONNECTION_TIMEOUT_MS, listen }: PgOptions = {},
+): Database<PgClient> {
+  const own = typeof source === "string" ? source : undefined;
+  const listener = pgListener(listen ?? own);
+  let opened: Promise<PgPool<PgClient>> | undefined;
+  const pool = (): Promise<PgPool<PgClient>> => {
+    opened ??= own === undefined ? Promise.resolve(source as PgPool<PgClient>) : openPool(own, max, connectionTimeoutMs);
+    return opened;
+  };
+  if (own === undefined) survive(source as PgPool<PgClient>);
+
+  const checkout = async (): Promise<PooledClient> => {
+    try {
+      return await connectWithin(await pool(), connectionTimeoutMs);
+    } catch (error) {
+      throw asDatabaseError(error);
+    }
+  };
+
+  return {
+    name: "pg",
+    single: false,
+    encodeTextArray: textArrayBinary,
+    async query(text, params) {
+      const client = await checkout();
+      let broken = false;
+      try {
+        return await asQueryable(client).query(text, params);
+      } catch (error) {
+        broken = error instanceof OncewardError;
+        throw error;
+      } finally {
+        client.release(broken);
+      }
+    },
+    async transaction(work) {
+      const client = await checkout();
+      // Until we know better: a session with a transaction still open must not go back into the pool.
+      let broken = true;
+      try {
+        const ledger = asQueryable(client);
+        await ledger.query("begin isolation level read committed");
+        const result = await work(client, ledger).catch(async (error: unknown) => {
+          broken = await client.query("rollback").then(() => false, () => true);
+          if (sqlStateOf(error) === "25P02") throw aborted(error);
+          // What the work threw is the caller's, unless the connection is gone too.
+          throw broken ? asDatabaseError(error) : error;
+        });
+        const { command } = await client.query("commit").catch((error: unknown) => {
+          throw asDatabaseError(error);
+        });
+        broken = false;
+        if (command !== "COMMIT") throw aborted();
+        return result;
+      } finally {
+        client.release(broken);
+      }
+    },
+    ...(listener && { listen: listener.listen }),
+    async close() {
+      await listener?.close();
+      if (own !== undefined && opened) await (await opened).end();
+    },
+  };
+}
+
+async function openPool(connectionString: string, max: number, timeoutMs: number): Promise<PgPool<PgClient>> {
+  const { Pool } = (await importDriver("pg", () => import("pg"))).default;
+  const pool = new Pool({
+    connectionString,
+    max,
+    connectionTimeoutMillis: timeoutMs,
+    keepAlive: true,
+    application_name: "onceward",
+  });
+  survive(pool);
+  return pool;
+}
+
+/**
+ * A connection that is cut emits `error`, and without a listener that ends the whole process, also between a
+ * checkout and the next statement. Nothing is hidden by listening: every later use of that client rejects.
+ */
+function survive(pool: Pick<Emitter, "on">): void {
+  const known = new WeakSet<object>();
+  pool.on("error", () => {});
+  pool.on("acquire", (client: Emitter) => {
+    if (known.has(client)) return;
+    known.add(client);
+    client.on("error", () => {});
+  });
+}
+
+/** A pool without a timeout of its own would let us wait for ever. */
+async function connectWithin(pool: PgPool<PgClient>, timeoutMs: number): Promise<PooledClient> {
+  const connecting = pool.connect() as Promise<PooledClient>;
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    // A little later than the pool's own, which knows better what happened.
+    timer = setTimeout(resolve, timeoutMs + 250, undefined);
+  });
+  const client = await Promise.race([connecting, timeout]).finally(() => clearTimeout(timer));
+  if (client) return client;
+  connecting.then((late) => late.release(), () => {});
+  throw exhausted();
+}

@@ -1,0 +1,47 @@
+/** postgres.js (`postgres`): the `sql` that the application has already. */
+import { bridge, CONNECTION_TIMEOUT_MS } from "./bridge.ts";
+import type { Database, Param, Queryable } from "./database.ts";
+import { exhausted } from "./failure.ts";
+import { asQueryable } from "./queryable.ts";
+
+/** A `sql` of postgres.js, as far as we use it; `Tx` is its TransactionSql. */
+export interface PostgresJs<Tx> {
+  begin<T>(options: string, work: (sql: Tx) => Promise<T>): Promise<unknown>;
+  unsafe(text: string, params?: never[]): unknown;
+  listen(
+    channel: string,
+    onNotify: (payload: string) => void,
+    onListen?: () => void,
+  ): Promise<{ unlisten(): Promise<void> }>;
+}
+
+export interface PostgresJsOptions {
+  /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
+  readonly connectionTimeoutMs?: number;
+}
+
+/** A database through your own `sql` of postgres.js, which stays yours to end. */
+export function postgresJsDatabase<Tx>(
+  sql: PostgresJs<Tx>,
+  { connectionTimeoutMs = CONNECTION_TIMEOUT_MS }: PostgresJsOptions = {},
+): Database<Tx> {
+  return {
+    ...bridge<Tx>({
+      name: "postgres.js",
+      outside: asQueryable(sql),
+      begin: <T>(work: (tx: Tx) => Promise<T>) => sql.begin("isolation level read committed", work) as Promise<T>,
+      connectionTimeoutMs,
+    }),
+    single: false,
+    async listen(channel, onNotify) {
+      let again = false;
+      const { unlisten } = await sql.listen(channel, onNotify, () => {
+        // It comes back by itself; whatever was notified meanwhile is lost: look once.
+        if (again) onNotify("");
+        again = true;
+      });
+      return unlisten;
+    },
+    close: async () => {},
+  };
+}

@@ -1,0 +1,150 @@
+/** An open transaction, client or pool of any library we know, as a Queryable: recognised by its shape. */
+import { OncewardError } from "../errors.ts";
+import { textArrayBinary } from "./array.ts";
+import type { Param, Queryable } from "./database.ts";
+import { asDatabaseError } from "./failure.ts";
+
+type Row = Record<string, unknown>;
+type Run = (text: string, params: readonly Param[]) => PromiseLike<unknown>;
+
+/**
+ * The caller's transaction as the ledger uses it, so that what is enqueued or taken commits with it.
+ * Throws `config_invalid` for what it does not recognise.
+ */
+export function asQueryable(tx: unknown): Queryable {
+  if (isOurs(tx)) return tx;
+  const isPg = has(tx, "query", "getTypeParser");
+  const run =
+    prismaRun(tx) ?? kyselyRun(tx) ?? drizzleRun(tx) ?? postgresJsRun(tx) ?? (isPg ? pgRun(tx) : queryRun(tx));
+  if (!run) {
+    throw new OncewardError(
+      "config_invalid",
+      `This is no transaction that Onceward knows (${describe(tx)}). It takes a pg client, a postgres.js sql, ` +
+        "a PGlite transaction, a transaction of Drizzle, Kysely or Prisma, or anything with query(text, params).",
+    );
+  }
+  return queryable(run, isPg);
+}
+
+/** Made from a way to run one statement; errors come out as ours where they say that the database is away. */
+export function queryable(run: Run, binaryArrays = false): Queryable {
+  const made: Queryable = {
+    async query(text, params = []) {
+      try {
+        return { rows: rowsOf(await run(text, params)) };
+      } catch (error) {
+        throw asDatabaseError(withoutParams(error));
+      }
+    },
+    ...(binaryArrays && { encodeTextArray: textArrayBinary }),
+  };
+  ours.add(made);
+  return made;
+}
+
+const ours = new WeakSet<object>();
+
+function isOurs(tx: unknown): tx is Queryable {
+  return typeof tx === "object" && tx !== null && (ours.has(tx) || has(tx, "query", "transaction", "close") && "single" in tx);
+}
+
+/** Oids of json and jsonb. */
+const JSON_OIDS = new Set([114, 3802]);
+
+/** `pg`. JSON is parsed here, since its type parsers are global and applications replace them. */
+function pgRun(tx: Shape<"query" | "getTypeParser">): Run {
+  const types = {
+    getTypeParser: (oid: number, format?: string): unknown =>
+      JSON_OIDS.has(oid) && format !== "binary" ? JSON.parse : tx.getTypeParser(oid, format),
+  };
+  return (text, values) => tx.query({ text, values, types }) as PromiseLike<unknown>;
+}
+
+/** PGlite, TypeORM and whatever else takes `query(text, params)`. */
+function queryRun(tx: unknown): Run | undefined {
+  if (!has(tx, "query")) return undefined;
+  return (text, params) => tx.query(text, [...params]) as PromiseLike<unknown>;
+}
+
+function prismaRun(tx: unknown): Run | undefined {
+  if (!has(tx, "$queryRawUnsafe")) return undefined;
+  return (text, params) => tx.$queryRawUnsafe(text, ...params) as PromiseLike<unknown>;
+}
+
+/** Without plugins: CamelCasePlugin would rename the keys inside our jsonb. The object is Kysely's CompiledQuery. */
+function kyselyRun(tx: unknown): Run | undefined {
+  if (!has(tx, "executeQuery", "withoutPlugins")) return undefined;
+  const plain = tx.withoutPlugins();
+  if (!has(plain, "executeQuery")) return undefined;
+  return (sql, parameters) =>
+    plain.executeQuery({
+      sql,
+      parameters,
+      query: { kind: "RawNode", sqlFragments: [sql], parameters: [] },
+      queryId: { queryId: "onceward" },
+    }) as PromiseLike<unknown>;
+}
+
+/** Drizzle's `execute(sql)` knows no $1; its session does, with every driver, and it is what `execute` calls. */
+function drizzleRun(tx: unknown): Run | undefined {
+  const session = member(member(tx, "_"), "session");
+  if (!has(session, "prepareQuery")) return undefined;
+  return (sql, params) => {
+    const prepared = session.prepareQuery({ sql, params: [...params] }, undefined, undefined, false);
+    return (prepared as Shape<"execute">).execute() as PromiseLike<unknown>;
+  };
+}
+
+/**
+ * postgres.js. Strings are declared as text: it would otherwise ask the server for each parameter's type and
+ * convert, encoding JSON twice. Rows are read raw, since `transform: postgres.camel` renames keys inside jsonb.
+ */
+function postgresJsRun(tx: unknown): Run | undefined {
+  if (typeof tx !== "function" || !has(tx, "unsafe", "typed")) return undefined;
+  return async (text, params) => {
+    const typed = params.map((param) => (typeof param === "string" ? tx.typed(param, 25) : param));
+    const rows = await (tx.unsafe(text, typed) as { raw(): PromiseLike<RawRows> }).raw();
+    return rows.map((row) => Object.fromEntries(row.map((cell, i) => readCell(rows.columns[i]!, cell))));
+  };
+}
+
+type RawRows = (Buffer | null)[][] & { columns: { name: string; type: number }[] };
+
+function readCell({ name, type }: { name: string; type: number }, cell: Buffer | null): [string, unknown] {
+  if (cell === null) return [name, null];
+  const text = cell.toString();
+  if (JSON_OIDS.has(type)) return [name, JSON.parse(text)];
+  if (type === 16) return [name, text === "t"];
+  return [name, type === 21 || type === 23 ? Number(text) : text]; // smallint, integer
+}
+
+/** Drivers answer with `{ rows }` or with the rows. */
+function rowsOf(result: unknown): Row[] {
+  const rows = member(result, "rows") ?? result;
+  return Array.isArray(rows) ? (rows as Row[]) : [];
+}
+
+/** PGlite and Drizzle hang the parameters on their errors, Drizzle in the message: payloads do not belong there. */
+function withoutParams(error: unknown): unknown {
+  if (!(error instanceof Error) || !("params" in error)) return error;
+  if (error.cause instanceof Error) return withoutParams(error.cause);
+  Reflect.deleteProperty(error, "params");
+  return error;
+}
+
+type Shape<Names extends string> = Record<Names, (...args: unknown[]) => unknown>;
+
+/** True if all these are methods of it. */
+function has<Names extends string>(value: unknown, ...names: Names[]): value is Shape<Names> {
+  return names.every((name) => typeof member(value, name) === "function");
+}
+
+function member(value: unknown, name: string): unknown {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return undefined;
+  return (value as Record<string, unknown>)[name];
+}
+
+function describe(value: unknown): string {
+  if (typeof value !== "object" || value === null) return typeof value;
+  return value.constructor?.name ?? "an object";
+}

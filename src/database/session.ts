@@ -1,0 +1,54 @@
+/**
+ * One session for everybody (PGlite): while a transaction is open, every other statement waits until it ends.
+ * A statement from inside that transaction that does not go through it therefore waits for itself, for ever.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { OncewardError } from "../errors.ts";
+
+type Method = (...args: never[]) => Promise<unknown>;
+
+/** The methods that wait for an open transaction. */
+export interface Session<Tx> {
+  query: Method;
+  exec: Method;
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+const guarded = new WeakSet<object>();
+
+/** Makes such statements throw `database_nested`, whoever sends them: us, the application or its ORM. */
+export function guardSession<Tx>(session: Session<Tx>): void {
+  if (guarded.has(session)) return;
+  guarded.add(session);
+  const inside = new AsyncLocalStorage<{ open: boolean }>();
+  const refuseInside = (): void => {
+    // What a handler started and did not await may still run when its transaction is over: that is no nesting.
+    if (inside.getStore()?.open) throw nested();
+  };
+  const { query, exec, transaction } = session;
+  session.query = async (...args) => {
+    refuseInside();
+    return query.apply(session, args);
+  };
+  session.exec = async (...args) => {
+    refuseInside();
+    return exec.apply(session, args);
+  };
+  session.transaction = async <T>(work: (tx: Tx) => Promise<T>): Promise<T> => {
+    refuseInside();
+    const here = { open: true };
+    try {
+      return await (transaction<T>).call(session, (tx) => inside.run(here, () => work(tx)));
+    } finally {
+      here.open = false;
+    }
+  };
+}
+
+function nested(): OncewardError {
+  return new OncewardError(
+    "database_nested",
+    "This statement does not go through the transaction that is open around it. The embedded Postgres has one " +
+      "session, so it would wait for ever. Inside a handler use `tx`, and after it the database.",
+  );
+}
