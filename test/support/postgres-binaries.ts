@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, readdirSync, readFileSync, realpathSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
 import { delimiter, dirname, join, resolve } from "node:path";
+import { keep } from "./postgres-keeper.ts";
 import { serverFolder, serverUser } from "./postgres-user.ts";
 
 export interface PostgresBinaries {
@@ -100,9 +101,8 @@ function reachable(native: string): string {
   const bin = join(native, "bin");
   if (!serverUser() || versionOf(bin) !== undefined) return bin;
   const copy = serverFolder("onceward-postgres-bin-");
-  process.once("exit", () => spawnSync("rm", ["-rf", copy]));
+  keep(copy); // Nothing ends it: it goes when this process does.
   cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
-  spawnSync("chmod", ["755", copy]);
   return join(copy, "bin");
 }
 

@@ -3,6 +3,7 @@
  * the server and removes its folder. It learns of our end by the closing of its standard input.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import type { Socket } from "node:net";
 import { ended } from "./postgres-process.ts";
 
 const script = `
@@ -34,6 +35,9 @@ export function keep(folder: string): Keeper {
   });
   // Somebody ended the keeper: then there is nobody to tell, and nothing to do about it.
   shell.stdin.on("error", () => undefined);
+  // It waits for our end, so it must not put it off.
+  shell.unref();
+  (shell.stdin as Socket).unref();
   return {
     watch(child) {
       if (child.pid === undefined) return; // It could not be started.
@@ -42,6 +46,7 @@ export function keep(folder: string): Keeper {
       child.once("exit", () => shell.stdin.write("0\n"));
     },
     async end() {
+      shell.ref();
       shell.stdin.end();
       await ended(shell);
     },
