@@ -86,7 +86,7 @@ export function discord<Events extends Record<string, unknown> = Record<string, 
     },
 
     parse(body) {
-      return readObject(name, body) as Events[keyof Events];
+      return readObject(name, body);
     },
   };
 }

@@ -96,7 +96,7 @@ export function signed<Events extends Record<string, unknown> = Record<string, J
     },
 
     parse(body) {
-      return readObject(name, body) as Events[keyof Events];
+      return readObject(name, body);
     },
   };
 }

@@ -95,7 +95,7 @@ export function github<Events extends Record<string, unknown> = Record<string, J
     },
 
     parse(body) {
-      return readBody(name, body) as Events[keyof Events];
+      return readBody(name, body);
     },
   };
 }

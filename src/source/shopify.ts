@@ -74,7 +74,7 @@ export function shopify<Events extends Record<string, unknown> = Record<string, 
     },
 
     parse(body) {
-      return readObject(name, body) as Events[keyof Events];
+      return readObject(name, body);
     },
   };
 }

@@ -4,6 +4,7 @@ import { hmacKeys, hmacMatches } from "./hmac.ts";
 import {
   accountWord,
   at,
+  hintWord,
   isObject,
   optionalWord,
   parseObject,
@@ -95,7 +96,7 @@ export function slack<Events extends Record<string, unknown> = Record<string, Js
     },
 
     parse(body) {
-      return readMessage(name, body) as Events[keyof Events];
+      return readMessage(name, body);
     },
   };
 }
@@ -118,7 +119,7 @@ function identifyEvent(source: string, message: JsonObject): Identity {
     type,
     account,
     // Not over the body: it lists who may see the event, which can change between a delivery and its retry.
-    fingerprint: fingerprintOf([type, account, JSON.stringify(time)]),
+    fingerprint: fingerprintOf([type, account, hintWord(time)]),
     createdAt: isoFromSeconds(time),
   };
 }

@@ -55,13 +55,10 @@ export interface Source<Events extends Record<string, unknown> = Record<string, 
    */
   identify(request: SignedRequest): Identity | ProtocolReply;
   /**
-   * What handlers get as `event`, from the stored bytes. It may call the sender's API, so it is
-   * awaited before a transaction begins.
+   * What handlers get as `event`, or a promise of it, from the stored bytes: of the type that `Events`
+   * says for the event's type. It may call the sender's API, so it is awaited before a transaction begins.
    */
-  parse(
-    body: Uint8Array,
-    identity: { id: string; type: string },
-  ): Events[keyof Events] | Promise<Events[keyof Events]>;
+  parse(body: Uint8Array, identity: { id: string; type: string }): unknown;
   /** Types that can happen only once per object: keyed by type + object id, since twins occur. */
   readonly oncePerObject?: ReadonlySet<string> | undefined;
   /** The status for a request that is not genuine, where the sender probes for one of its own. 400 otherwise. */

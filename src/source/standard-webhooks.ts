@@ -68,7 +68,7 @@ export function standardWebhooks<Events extends Record<string, unknown> = Record
     },
 
     parse(body) {
-      return readObject(name, body) as Events[keyof Events];
+      return readObject(name, body);
     },
   };
 }
