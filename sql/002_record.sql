@@ -1,0 +1,161 @@
+-- record: write down that a task exists, or say what is known of it.
+-- With a lease it also claims: a new task is written as already running, so that whoever recorded
+-- it can run it without a second query; a known one that may be claimed is claimed.
+--
+-- Answers, one an item, in order:
+--   {"outcome": "recorded"}                           new; a worker will run it
+--   {"outcome": "claimed", "attempt": n, "task": …}   the caller runs it now ("task" only if it was known before)
+--   {"outcome": "duplicate", "state": s}              known; nothing changed
+--   {"outcome": "conflict", "state": s}               known with another fingerprint; logged, not run
+--   {"outcome": "refused", "code": c}                 bad input; nothing was written for this item
+--
+-- options: null, or a JSON object with what is rarely needed: bytes (base64, instead of body), delay,
+-- due_at, priority, serial, slots, max_tries, cause, ignored (the reason it has no handler).
+
+create function onceward.refusal(scope text, key text, body text, options jsonb) returns text
+  language sql immutable
+  as $fn$
+    select case
+      when scope is null or octet_length(scope) not between 1 and 255 then 'scope_invalid'
+      when key is null or octet_length(key) not between 1 and 1024 then 'key_invalid'
+      when octet_length(body) > 16777216 or octet_length(options ->> 'bytes') > 22369624 then 'payload_too_large'
+      when options is null then null
+      when jsonb_typeof(options) <> 'object' then 'value_invalid'
+      when octet_length(options ->> 'serial') > 512 or options ->> 'serial' = '' then 'value_invalid'
+      when (options ? 'priority' and options ->> 'priority' !~ '^-?\d{1,4}$')
+        or (options ? 'slots' and options ->> 'slots' !~ '^[1-9]\d{0,3}$')
+        or (options ? 'max_tries' and options ->> 'max_tries' !~ '^[1-9]\d{0,3}$') then 'value_invalid'
+    end
+  $fn$;
+
+create function onceward.record_many(
+  scopes text[], keys text[], bodies text[],
+  types text[] default null, fingerprints text[] default null, options text[] default null,
+  lease text default null, worker text default null
+) returns jsonb
+  language plpgsql volatile
+  -- The joins here are of a batch with itself; hashing it beats comparing each with each.
+  set jit = off set enable_nestloop = off set enable_seqscan = off
+  as $fn$
+declare
+  fresh bigint[];
+begin
+  with item as materialized (
+    select u.i, u.scope, u.key, u.type, u.body, u.fingerprint, u.o::jsonb as o
+    from unnest(scopes, keys, bodies, types, fingerprints, options)
+      with ordinality as u(scope, key, body, type, fingerprint, o, i)
+  ), first as materialized (
+    -- In one order for everybody: two batches that share keys wait for each other instead of deadlocking.
+    select distinct on (item.scope, item.key) item.*
+    from item
+    where onceward.refusal(item.scope, item.key, item.body, item.o) is null
+    order by item.scope, item.key, item.i
+  ), task as (
+    insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at,
+      finished_at, attempt, tries, max_tries, priority, serial, slots, cause, held_by, reason)
+    select t.created_at, f.scope, f.key, f.type, f.fingerprint, t.state,
+      case t.state
+        when 'running' then t.created_at + lease::interval
+        when 'waiting' then coalesce((f.o ->> 'due_at')::timestamptz,
+          t.created_at + coalesce((f.o ->> 'delay')::interval, '0'))
+      end,
+      case when t.state = 'running' then t.created_at end,
+      case when t.state = 'ignored' then t.created_at end,
+      case when t.state = 'running' then 1 else 0 end,
+      case when t.state = 'running' then 1 else 0 end,
+      coalesce((f.o ->> 'max_tries')::smallint, 30), coalesce((f.o ->> 'priority')::smallint, 0),
+      f.o ->> 'serial', (f.o ->> 'slots')::smallint, f.o ->> 'cause',
+      case when t.state = 'running' then worker end, f.o ->> 'ignored'
+    from first f
+    cross join lateral (select onceward.now() as created_at, case
+      when f.o ? 'ignored' then 'ignored'
+      when lease is null or f.o ?| '{serial,slots,delay,due_at}' then 'waiting'
+      else 'running' end as state offset 0) t
+    on conflict do nothing
+    returning scope, key
+  ), payload as (
+    insert into onceward.payload (scope, key, body, bytes)
+    select f.scope, f.key,
+      case when f.o ? 'bytes' then null else coalesce(f.body, 'null') end,
+      decode(f.o ->> 'bytes', 'base64')
+    from task join first f on f.scope = task.scope and f.key = task.key
+  )
+  select array_agg(f.i) into fresh
+  from task join first f on f.scope = task.scope and f.key = task.key;
+
+  if cardinality(fresh) = cardinality(keys) and options is null then
+    return (select jsonb_agg(case when lease is null then '{"outcome": "recorded"}'::jsonb
+      else '{"outcome": "claimed", "attempt": 1}'::jsonb end) from generate_series(1, cardinality(keys)));
+  end if;
+  return onceward.record_answers(scopes, keys, bodies, fingerprints, options, fresh, lease, worker);
+end
+$fn$;
+
+-- The second statement of record, with a snapshot that sees what others committed meanwhile.
+create function onceward.record_answers(
+  scopes text[], keys text[], bodies text[], fingerprints text[], options text[],
+  fresh bigint[], lease text, worker text
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  answers jsonb;
+  claimable bigint[];
+  item record;
+  claim jsonb;
+begin
+  select jsonb_agg(
+      case
+        when known.refused is not null then jsonb_build_object('outcome', 'refused', 'code', known.refused)
+        when known.i = any (fresh) then known.first_answer
+        when known.fingerprint <> known.task ->> 'fingerprint' then
+          jsonb_build_object('outcome', 'conflict', 'state', known.task -> 'state')
+        else jsonb_build_object('outcome', 'duplicate', 'state', known.task -> 'state')
+      end order by known.i),
+      array_agg(known.i) filter (where (known.task -> 'due')::boolean and known.refused is null
+        and coalesce(known.fingerprint = known.task ->> 'fingerprint', true))
+    into answers, claimable
+  from (
+    select u.i, u.fingerprint, onceward.refusal(u.scope, u.key, u.body, u.o::jsonb) as refused,
+      (select jsonb_build_object('state', t.state, 'fingerprint', t.fingerprint,
+          'due', coalesce(t.due_at <= onceward.now(), false))
+        from onceward.task t where t.scope = u.scope and t.key = u.key) as task,
+      case
+        when u.o::jsonb ? 'ignored' then '{"outcome": "recorded", "state": "ignored"}'::jsonb
+        when lease is null or u.o::jsonb ?| '{serial,slots,delay,due_at}' then '{"outcome": "recorded"}'
+        else '{"outcome": "claimed", "attempt": 1}'
+      end as first_answer
+    from unnest(scopes, keys, bodies, fingerprints, options) with ordinality as u(scope, key, body, fingerprint, o, i)
+  ) known;
+
+  insert into onceward.log (scope, key, logged_at, what, detail)
+  select scopes[i.i], keys[i.i], onceward.now(), 'conflict', 'recorded again with other content; not run'
+  from jsonb_array_elements(answers) with ordinality as i(answer, i)
+  where i.answer ->> 'outcome' = 'conflict';
+
+  -- What was known and is due, and what was recorded just now as one of a group. Nothing else is
+  -- locked: a storm of duplicates only reads.
+  if lease is not null and claimable is not null then
+    for item in
+      select min(c.i) as i, scopes[c.i] as scope, keys[c.i] as key
+      from unnest(claimable) as c(i) group by scopes[c.i], keys[c.i] order by 2, 3
+    loop
+      claim := onceward.claim(item.scope, item.key, lease, worker);
+      if claim ->> 'outcome' = 'claimed' then
+        answers := jsonb_set(answers, array[(item.i - 1)::text], claim);
+      end if;
+    end loop;
+  end if;
+  return answers;
+end
+$fn$;
+
+create function onceward.record(
+  scope text, key text, body text default null, type text default null, fingerprint text default null,
+  options text default null, lease text default null, worker text default null
+) returns jsonb
+  language sql volatile
+  as $fn$
+    select onceward.record_many(array[scope], array[key], array[body], array[type], array[fingerprint],
+      case when options is not null then array[options] end, lease, worker) -> 0
+  $fn$;

@@ -1,0 +1,426 @@
+-- claim: the right to run a task now, until the lease ends. One compare-and-set raises the attempt.
+
+create function onceward.steps(scope text, key text) returns jsonb
+  language sql stable
+  as $fn$
+    select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'state', s.state, 'attempt', s.attempt,
+      'value', s.value, 'started_at', s.started_at) order by s.started_at, s.name), '[]')
+    from onceward.step s join onceward.task t on t.scope = s.scope and t.key = s.key and t.generation = s.generation
+    where s.scope = steps.scope and s.key = steps.key
+  $fn$;
+
+-- Claims tasks of one scope whose rows the caller has locked and found due; `lapsed` are those among
+-- them whose lease ran out. What has used up its tries is dead instead: each ended without an answer.
+-- Steps come along only where an earlier attempt can have left some.
+create function onceward.take(in_scope text, in_keys text[], lapsed text[], lease interval, worker text)
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+declare
+  at timestamptz := onceward.now();
+  tasks jsonb;
+begin
+  if lapsed is not null then
+    insert into onceward.log (scope, key, logged_at, what, attempt, detail)
+    select t.scope, t.key, at, 'lapsed', t.attempt, 'the lease of ' || coalesce(t.held_by, 'its worker') || ' ran out'
+    from onceward.task t where t.scope = in_scope and t.key = any (lapsed);
+  end if;
+
+  with taken as (
+    update onceward.task t set
+      state = case when t.tries < t.max_tries then 'running' else 'dead' end,
+      attempt = t.attempt + 1,
+      tries = least(t.tries + 1, t.max_tries),
+      due_at = case when t.tries < t.max_tries then at + lease end,
+      started_at = at,
+      finished_at = case when t.tries < t.max_tries then null else at end,
+      held_by = worker,
+      behind = null,
+      reason = case when t.tries < t.max_tries then t.reason
+        else 'gave up: ' || t.tries || ' attempts ended without an answer'
+          || coalesce('; the last known failure: ' || t.reason, '') end
+    where t.scope = in_scope and t.key = any (in_keys)
+    returning t.*
+  ), dead as (
+    insert into onceward.log (scope, key, logged_at, what, attempt, detail)
+    select taken.scope, taken.key, at, 'dead', taken.attempt, taken.reason from taken where taken.state = 'dead'
+  )
+  select jsonb_agg(jsonb_build_object('scope', t.scope, 'key', t.key, 'type', t.type, 'attempt', t.attempt,
+      'generation', t.generation, 'tries', t.tries, 'max_tries', t.max_tries, 'serial', t.serial,
+      'created_at', t.created_at, 'body', p.body, 'bytes', p.bytes,
+      'steps', case when t.attempt > 1 then onceward.steps(t.scope, t.key) end)
+    order by t.created_at, t.key)
+  into tasks
+  from taken t
+  left join lateral (
+    select p.body, encode(p.bytes, 'base64') as bytes from onceward.payload p
+    where p.scope = t.scope and p.key = t.key offset 0
+  ) p on true
+  where t.state = 'running';
+  return coalesce(tasks, '[]');
+end
+$fn$;
+
+create function onceward.group_lock(scope text, serial text) returns bigint
+  language sql immutable
+  as $fn$ select hashtextextended(scope || chr(31) || coalesce(serial, ''), 8241) $fn$;
+
+-- May this task of a group run now? If not, it steps aside until its turn, so that a long line
+-- behind one key costs the others nothing. Its turn comes through release(), and at the latest after
+-- a minute: also a group whose first was deleted by hand recovers by itself.
+-- The caller has locked the task's row. The group is locked until commit; who does not get it leaves
+-- the task as it is, since somebody is claiming or finishing in that group this very moment.
+create function onceward.admit(t onceward.task) returns boolean
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  ahead text;
+begin
+  if not pg_try_advisory_xact_lock(onceward.group_lock(t.scope, t.serial)) then
+    return false;
+  end if;
+  -- From here on a new snapshot, which sees what the former holder of the lock committed.
+  if t.slots is null then
+    select f.key into ahead from onceward.task f
+    where f.scope = t.scope and f.serial = t.serial and f.due_at is not null
+    order by f.created_at, f.key limit 1;
+    if ahead = t.key then
+      return true;
+    end if;
+  else
+    select min(r.key) into ahead from onceward.task r
+    where r.scope = t.scope and r.serial = t.serial and r.state = 'running' and r.slots is not null
+      and r.key <> t.key and r.due_at > onceward.now()
+    having count(*) >= t.slots;
+    if ahead is null then
+      return true;
+    end if;
+  end if;
+  update onceward.task w set state = 'waiting', behind = ahead, due_at = onceward.now() + interval '1 minute'
+  where w.scope = t.scope and w.key = t.key;
+  return false;
+end
+$fn$;
+
+-- A task of this group has finished: the next ones may run. Waits for the group's lock, so that a
+-- claim which is just stepping aside is either seen here or sees that the way is free.
+create function onceward.release(in_scope text, in_serial text) returns void
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+begin
+  perform pg_advisory_xact_lock(onceward.group_lock(in_scope, in_serial));
+  update onceward.task w set behind = null, due_at = onceward.now()
+  from (
+    select n.key, n.behind from onceward.task n
+    where n.scope = in_scope and n.serial = in_serial and n.due_at is not null
+      and (n.slots is null or n.behind is not null)
+    order by n.created_at, n.key limit 1
+  ) next
+  where w.scope = in_scope and w.key = next.key and next.behind is not null;
+end
+$fn$;
+
+-- claim: one task by name.
+--   {"outcome": "claimed", "attempt": n, "task": …} | {"outcome": "missing"}
+--   {"outcome": "running" | "waiting" | "done" | …, "state": s, "due_in_ms": n}   not now
+-- early: a waiting task may also be claimed before it is due (the sender itself tries again).
+create function onceward.claim(
+  scope text, key text, lease text default '60 seconds', worker text default null, early text default 'false'
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  t onceward.task;
+  taken jsonb;
+begin
+  -- Waits for a row that somebody is changing right now, then looks at the clock.
+  select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key for update;
+  if not found then
+    return '{"outcome": "missing"}';
+  end if;
+  if t.due_at <= onceward.now() or (early::boolean and t.state = 'waiting' and t.behind is null) then
+    if t.serial is null or onceward.admit(t) then
+      taken := onceward.take(t.scope, array[t.key], case when t.state = 'running' then array[t.key] end,
+        lease::interval, worker);
+      if jsonb_array_length(taken) = 1 then
+        return jsonb_build_object('outcome', 'claimed', 'attempt', taken -> 0 -> 'attempt', 'task', taken -> 0);
+      end if;
+    end if;
+    select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key;
+  end if;
+  return jsonb_strip_nulls(jsonb_build_object('outcome', t.state, 'state', t.state, 'reason', t.reason,
+    'due_in_ms', greatest(0, ceil(extract(epoch from t.due_at - onceward.now()) * 1000))));
+end
+$fn$;
+
+-- claim_due: up to `max` tasks of these lanes that are due, first by priority, then by due time
+-- within a scope, and in fair shares between scopes. A lane is a scope and everything below it
+-- ('stripe' and 'stripe/…').
+--
+-- It walks the index task_due from scope to scope by skipping, never over the backlog: two probes a
+-- scope and one a priority. `after` is where the last call stopped, so that with more scopes than
+-- one call visits each gets its turn.
+-- limits: null, or {"lane": {"running": n, "rate": n, "per": interval}}, kept across all workers.
+--
+-- {"tasks": […], "after": scope or null, "next_in_ms": until the next of these lanes is due, or null}
+create function onceward.claim_due(
+  lanes text[], max text default '10', lease text default '60 seconds', worker text default null,
+  after text default null, limits text default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  as $fn$
+declare
+  scopes_a_call constant integer := 200; -- bounds one call's time (about 20 µs a scope without work)
+  at timestamptz := onceward.now();
+  want integer := claim_due.max::integer;
+  quota integer;
+  found_scopes text[] := '{}';
+  found_lanes text[] := '{}';
+  lane text;
+  s text;
+  got integer;
+  allowed integer;
+  tasks jsonb := '[]';
+  batch jsonb;
+  next_due timestamptz;
+  next_of timestamptz;
+  stopped text;
+begin
+  -- 1. Which scopes have unfinished tasks, from `after` on.
+  <<walk>>
+  for lane in select l.lane from unnest(lanes) as l(lane) order by l.lane collate "C" loop
+    s := null;
+    if after is not null and after >= lane and (after = lane or starts_with(after, lane || '/')) then
+      s := after;
+    elsif after is not null and after > lane then
+      continue;
+    end if;
+    loop
+      if s is null then
+        select lane into s where exists
+          (select from onceward.task t where t.scope = lane and t.due_at is not null);
+        if s is null then
+          select t.scope into s from onceward.task t
+          where t.due_at is not null and t.scope > lane || '/' and t.scope < lane || '0'
+          order by t.scope limit 1;
+        end if;
+      else
+        select t.scope into s from onceward.task t
+        where t.due_at is not null and t.scope > greatest(s, lane || '/') and t.scope < lane || '0'
+        order by t.scope limit 1;
+      end if;
+      exit when s is null;
+      found_scopes := found_scopes || s;
+      found_lanes := found_lanes || lane;
+      if cardinality(found_scopes) >= scopes_a_call then
+        stopped := s;
+        exit walk;
+      end if;
+    end loop;
+  end loop;
+
+  -- 2. Equal shares first; then what is left to whoever still has work.
+  quota := greatest(1, want / greatest(1, cardinality(found_scopes)));
+  for round in 1..2 loop
+    for i in 1..cardinality(found_scopes) loop
+      exit when want <= 0;
+      allowed := onceward.allowance(found_lanes[i], limits, least(want, quota));
+      if allowed > 0 then
+        batch := onceward.claim_scope(found_scopes[i], allowed, lease::interval, worker, at);
+        got := jsonb_array_length(batch);
+        if got > 0 then
+          tasks := tasks || batch;
+          want := want - got;
+          if limits::jsonb -> found_lanes[i] ? 'rate' then
+            perform onceward.spend(found_lanes[i], limits, got);
+          end if;
+        end if;
+      end if;
+      if round = 1 and want <= 0 and stopped is null and i < cardinality(found_scopes) then
+        stopped := found_scopes[i];
+      end if;
+    end loop;
+    exit when want <= 0 or cardinality(found_scopes) = 1;
+    quota := want;
+  end loop;
+
+  -- 3. Idle: when to look again.
+  if want > 0 then
+    for i in 1..cardinality(found_scopes) loop
+      next_of := onceward.next_due(found_scopes[i], at);
+      next_due := least(next_due, next_of);
+    end loop;
+  end if;
+  return jsonb_build_object('tasks', tasks, 'after', stopped,
+    'next_in_ms', ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000));
+end
+$fn$;
+
+-- The due tasks of one scope, highest priority first, at most n.
+create function onceward.claim_scope(in_scope text, n integer, lease interval, worker text, at timestamptz)
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  as $fn$
+declare
+  p smallint := 32767;
+  tasks jsonb := '[]';
+  batch jsonb;
+  plain text[];
+  lapsed text[];
+  grouped onceward.task[];
+  t onceward.task;
+  passes integer := 0;
+begin
+  loop
+    if passes = 0 then
+      select k.priority into p from onceward.task k
+      where k.scope = in_scope and k.due_at is not null and k.priority <= p
+      order by k.priority desc limit 1;
+    end if;
+    exit when p is null or n <= 0;
+    select array_agg(k.key) filter (where k.serial is null),
+        array_agg(k.key) filter (where k.serial is null and k.state = 'running'),
+        array_agg(row(k.*)::onceward.task) filter (where k.serial is not null)
+      into plain, lapsed, grouped
+    from (
+      select * from onceward.task d
+      where d.scope = in_scope and d.priority = p and d.due_at is not null and d.due_at <= at
+      order by d.due_at limit n for update skip locked
+    ) k;
+    if plain is not null then
+      batch := onceward.take(in_scope, plain, lapsed, lease, worker);
+      tasks := tasks || batch;
+      n := n - jsonb_array_length(batch);
+    end if;
+    if grouped is not null then
+      foreach t in array grouped loop
+        if onceward.admit(t) then
+          batch := onceward.take(in_scope, array[t.key], case when t.state = 'running' then array[t.key] end,
+            lease, worker);
+          tasks := tasks || batch;
+          n := n - jsonb_array_length(batch);
+        end if;
+      end loop;
+    end if;
+    passes := passes + 1;
+    -- Those that stepped aside or died made room: look again, within reason. Else on to the next priority.
+    if n <= 0 or grouped is null or passes >= 20 then
+      exit when n <= 0;
+      passes := 0;
+      exit when p = -32768;
+      p := p - 1;
+    end if;
+  end loop;
+  return tasks;
+end
+$fn$;
+
+create function onceward.next_due(in_scope text, at timestamptz) returns timestamptz
+  language plpgsql stable set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  as $fn$
+declare
+  p smallint := 32767;
+  one timestamptz;
+  soonest timestamptz;
+begin
+  loop
+    select k.priority into p from onceward.task k
+    where k.scope = in_scope and k.due_at is not null and k.priority <= p
+    order by k.priority desc limit 1;
+    exit when p is null;
+    select k.due_at into one from onceward.task k
+    where k.scope = in_scope and k.priority = p and k.due_at is not null and k.due_at > at
+    order by k.due_at limit 1;
+    soonest := least(soonest, one);
+    exit when p = -32768;
+    p := p - 1;
+  end loop;
+  return soonest;
+end
+$fn$;
+
+-- How many tasks of a lane may start now, at most n. A lane with limits is claimed by one worker at
+-- a time (until its commit); the others pass by.
+create function onceward.allowance(lane text, limits text, n integer) returns integer
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  rule jsonb := limits::jsonb -> lane;
+  running integer;
+  gap interval;
+  next_at timestamptz;
+begin
+  if rule is null then
+    return n;
+  end if;
+  if not pg_try_advisory_xact_lock(onceward.group_lock(lane, null)) then
+    return 0;
+  end if;
+  if rule ? 'running' then
+    select count(*) into running from onceward.task t
+    where t.state = 'running' and t.slots is not null and t.due_at > onceward.now()
+      and (t.scope = lane or (t.scope > lane || '/' and t.scope < lane || '0'));
+    n := least(n, (rule ->> 'running')::integer - running);
+  end if;
+  if rule ? 'rate' then
+    gap := (rule ->> 'per')::interval / (rule ->> 'rate')::double precision;
+    select r.next_at into next_at from onceward.rate r where r.lane = allowance.lane;
+    next_at := greatest(next_at, onceward.now() - (rule ->> 'per')::interval);
+    if next_at is not null then
+      n := least(n, floor(extract(epoch from onceward.now() - next_at) / extract(epoch from gap))::integer);
+    else
+      n := least(n, (rule ->> 'rate')::integer);
+    end if;
+  end if;
+  return greatest(n, 0);
+end
+$fn$;
+
+create function onceward.spend(in_lane text, limits text, n integer) returns void
+  language plpgsql volatile
+  as $fn$
+declare
+  rule jsonb := limits::jsonb -> in_lane;
+  gap interval := (rule ->> 'per')::interval / (rule ->> 'rate')::double precision;
+begin
+  insert into onceward.rate as r (lane, next_at)
+  values (in_lane, onceward.now() - (rule ->> 'per')::interval + n * gap)
+  on conflict (lane) do update
+    set next_at = greatest(r.next_at, onceward.now() - (rule ->> 'per')::interval) + n * gap;
+end
+$fn$;
+
+-- renew: these claims go on. Rows that somebody is changing are skipped, not waited for: a renewal
+-- must never be late for all because one is being completed.
+--   ["renewed" | "lost", …]
+create function onceward.renew_many(scopes text[], keys text[], attempts text[], lease text default '60 seconds')
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+declare
+  answers jsonb;
+begin
+  with item as (
+    select u.* from unnest(scopes, keys, attempts::integer[]) with ordinality as u(scope, key, attempt, i)
+  ), held as materialized (
+    select u.i, t.scope, t.key from item u
+    join onceward.task t on t.scope = u.scope and t.key = u.key and t.attempt = u.attempt and t.state = 'running'
+    for no key update of t skip locked
+  ), renewed as (
+    update onceward.task t set due_at = onceward.now() + lease::interval
+    from held where t.scope = held.scope and t.key = held.key
+  )
+  select jsonb_agg(case
+      when held.i is not null then 'renewed'
+      when exists (select from onceward.task t where t.scope = item.scope and t.key = item.key
+        and t.attempt = item.attempt and t.state = 'running') then 'renewed'
+      else 'lost' end order by item.i)
+  into answers
+  from item left join held on held.i = item.i;
+  return answers;
+end
+$fn$;
+
+create function onceward.renew(scope text, key text, attempt text, lease text default '60 seconds') returns jsonb
+  language sql volatile
+  as $fn$ select onceward.renew_many(array[scope], array[key], array[attempt], lease) -> 0 $fn$;

@@ -1,0 +1,179 @@
+-- complete, fail, defer, cancel: how a claim ends. Each carries its attempt; a stale one changes
+-- nothing and answers "lost".
+
+-- The next of the groups that these tasks belong to may run. In one order, so that two batches
+-- cannot wait for each other.
+create function onceward.release_groups(scopes text[], serials text[]) returns void
+  language plpgsql volatile
+  as $fn$
+declare
+  g record;
+begin
+  for g in
+    select distinct u.scope, u.serial, onceward.group_lock(u.scope, u.serial) as lock
+    from unnest(scopes, serials) as u(scope, serial) where u.serial is not null order by 3
+  loop
+    perform onceward.release(g.scope, g.serial);
+  end loop;
+end
+$fn$;
+
+-- complete: ["done" | "lost", …]. A result (JSON) is kept where there is one.
+-- Called inside the handler's transaction as its last statement, it commits with the handler's rows.
+create function onceward.complete_many(scopes text[], keys text[], attempts text[], results text[] default null)
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+declare
+  done bigint[];
+  in_groups text[];
+  groups text[];
+begin
+  with item as (
+    -- In one order for everybody, so that batches do not lock crosswise.
+    select u.* from unnest(scopes, keys, attempts::integer[], results) with ordinality
+      as u(scope, key, attempt, result, i)
+    order by u.scope, u.key
+  ), finished as (
+    update onceward.task t set state = 'done', due_at = null, finished_at = onceward.now(), reason = null
+    from item u
+    where t.scope = u.scope and t.key = u.key and t.attempt = u.attempt and t.state = 'running'
+    returning u.i, t.scope, t.key, t.serial, u.result
+  ), kept as (
+    insert into onceward.result as r (scope, key, value)
+    select f.scope, f.key, f.result from finished f where f.result is not null
+    on conflict (scope, key) do update set value = excluded.value
+  )
+  select array_agg(f.i), array_agg(f.scope) filter (where f.serial is not null),
+      array_agg(f.serial) filter (where f.serial is not null)
+    into done, in_groups, groups
+  from finished f;
+  if groups is not null then
+    perform onceward.release_groups(in_groups, groups);
+  end if;
+  if cardinality(done) = cardinality(keys) then
+    return (select jsonb_agg('done'::text) from generate_series(1, cardinality(keys)));
+  end if;
+  return (select jsonb_agg(case when i = any (done) then 'done' else 'lost' end order by i)
+    from generate_series(1, cardinality(keys)) as i);
+end
+$fn$;
+
+create function onceward.complete(scope text, key text, attempt text, result text default null) returns jsonb
+  language sql volatile
+  as $fn$ select onceward.complete_many(array[scope], array[key], array[attempt], array[result]) -> 0 $fn$;
+
+-- fail: this attempt did not succeed. ["waiting" | "dead" | "unknown" | "lost", …]
+-- retries, one an item:
+--   null       again after a backoff: 2 s, doubled each try up to 4 h, of which up to a half is taken
+--              off at random, so that what failed together does not come back together.
+--              30 tries then span about three days: broken on Friday evening, mended on Monday.
+--   interval   again after exactly that long
+--   'never'    dead at once: trying again cannot help
+--   'unknown'  parked: nobody knows whether the outside effect took place
+create function onceward.fail_many(scopes text[], keys text[], attempts text[], reasons text[],
+    retries text[] default null)
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+declare
+  states jsonb;
+  in_groups text[];
+  groups text[];
+begin
+  with item as (
+    select u.i, u.scope, u.key, u.attempt, u.retry,
+      left(coalesce(nullif(u.reason, ''), 'failed without a message'), 2000) as reason
+    from unnest(scopes, keys, attempts::integer[], reasons, retries) with ordinality
+      as u(scope, key, attempt, reason, retry, i)
+    order by u.scope, u.key
+  ), failed as (
+    update onceward.task t set
+      state = case when u.retry = 'unknown' then 'unknown'
+        when u.retry = 'never' or t.tries >= t.max_tries then 'dead' else 'waiting' end,
+      due_at = case
+        when u.retry in ('unknown', 'never') or t.tries >= t.max_tries then null
+        when u.retry is not null then onceward.now() + u.retry::interval
+        else onceward.now() + least(interval '2 seconds' * power(2, least(t.tries, 20) - 1), interval '4 hours')
+          * (0.5 + random() / 2)
+      end,
+      finished_at = case when u.retry in ('unknown', 'never') or t.tries >= t.max_tries then onceward.now() end,
+      reason = u.reason
+    from item u
+    where t.scope = u.scope and t.key = u.key and t.attempt = u.attempt and t.state = 'running'
+    returning u.i, t.scope, t.key, t.attempt, t.state, t.serial, t.reason
+  ), logged as (
+    insert into onceward.log (scope, key, logged_at, what, attempt, detail)
+    select f.scope, f.key, onceward.now(), case f.state when 'waiting' then 'failed' else f.state end, f.attempt, f.reason
+    from failed f
+  )
+  select coalesce(jsonb_object_agg(f.i, f.state), '{}'),
+      array_agg(f.scope) filter (where f.serial is not null and f.state <> 'waiting'),
+      array_agg(f.serial) filter (where f.serial is not null and f.state <> 'waiting')
+    into states, in_groups, groups
+  from failed f;
+  if groups is not null then
+    perform onceward.release_groups(in_groups, groups);
+  end if;
+  return (select jsonb_agg(coalesce(states ->> i::text, 'lost') order by i)
+    from generate_series(1, cardinality(keys)) as i);
+end
+$fn$;
+
+create function onceward.fail(scope text, key text, attempt text, reason text, retry text default null) returns jsonb
+  language sql volatile
+  as $fn$ select onceward.fail_many(array[scope], array[key], array[attempt], array[reason], array[retry]) -> 0 $fn$;
+
+-- defer: not a failure; the task sleeps, waits for a signal, or is handed back by a worker that
+-- stops. It does not use up a try. "waiting" | "lost"
+-- delay: an interval, or 'infinity' where only a signal shall wake it. until: a point in time instead.
+-- signal: wake at once if this signal has come already (it may have come while we decided to wait).
+create function onceward.defer(
+  scope text, key text, attempt text, delay text default '0', until text default null, signal text default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+begin
+  update onceward.task t set
+    state = 'waiting',
+    tries = greatest(t.tries - 1, 0),
+    due_at = case
+      when defer.signal is not null and exists (select from onceward.signal s
+        where s.scope = defer.scope and s.key = defer.key and s.name = defer.signal) then onceward.now()
+      when until is not null then until::timestamptz
+      when delay = 'infinity' then 'infinity'::timestamptz
+      else onceward.now() + delay::interval
+    end
+  where t.scope = defer.scope and t.key = defer.key and t.attempt = defer.attempt::integer and t.state = 'running';
+  if not found then
+    return '"lost"';
+  end if;
+  return '"waiting"';
+end
+$fn$;
+
+-- cancel: what has not finished shall not run any more. A run that is under way is fenced off.
+--   {"outcome": "cancelled" | "missing" | the state it was found in}
+create function onceward.cancel(scope text, key text, reason text default 'cancelled', actor text default null)
+  returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  t onceward.task;
+begin
+  update onceward.task k set state = 'cancelled', due_at = null, finished_at = onceward.now(),
+    attempt = k.attempt + 1, behind = null, reason = coalesce(nullif(cancel.reason, ''), 'cancelled')
+  where k.scope = cancel.scope and k.key = cancel.key and k.state in ('waiting', 'running')
+  returning * into t;
+  if found then
+    insert into onceward.log (scope, key, logged_at, what, attempt, actor, detail)
+    values (t.scope, t.key, onceward.now(), 'cancelled', t.attempt, cancel.actor, t.reason);
+    if t.serial is not null then
+      perform onceward.release(t.scope, t.serial);
+    end if;
+    return '{"outcome": "cancelled"}';
+  end if;
+  return coalesce((select jsonb_build_object('outcome', k.state) from onceward.task k
+    where k.scope = cancel.scope and k.key = cancel.key), '{"outcome": "missing"}');
+end
+$fn$;

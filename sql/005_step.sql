@@ -1,0 +1,125 @@
+-- Steps: the kept parts of a task, and the signals it can wait for.
+
+-- step_save: ["saved" | "lost", …]. States: 'started' (before a call whose outcome may stay unknown),
+-- 'done', 'failed', 'waiting' (for a signal). A step that is done stays as it is.
+-- The task's row is held against takers (for key share) until the commit: a claim cannot slip in
+-- between the look at the attempt and the write.
+create function onceward.step_save_many(
+  scopes text[], keys text[], attempts text[], names text[], states text[], "values" text[] default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+declare
+  saved bigint[];
+begin
+  with item as (
+    select u.* from unnest(scopes, keys, attempts::integer[], names, states, "values") with ordinality
+      as u(scope, key, attempt, name, state, value, i)
+    order by u.scope, u.key, u.name
+  ), held as materialized (
+    select u.*, t.generation from item u
+    join onceward.task t on t.scope = u.scope and t.key = u.key and t.attempt = u.attempt and t.state = 'running'
+    for key share of t
+  ), written as (
+    insert into onceward.step as s (scope, key, generation, name, state, attempt, started_at, finished_at, value)
+    select h.scope, h.key, h.generation, h.name, h.state, h.attempt, w.at,
+      case when h.state in ('done', 'failed') then w.at end, h.value
+    from held h cross join lateral (select onceward.now() as at offset 0) w
+    on conflict (scope, key, generation, name) do update set
+      state = excluded.state, attempt = excluded.attempt, value = excluded.value, finished_at = excluded.finished_at
+      where s.state <> 'done'
+  )
+  select array_agg(h.i) into saved from held h;
+  return (select jsonb_agg(case when i = any (saved) then 'saved' else 'lost' end order by i)
+    from generate_series(1, cardinality(keys)) as i);
+end
+$fn$;
+
+create function onceward.step_save(
+  scope text, key text, attempt text, name text, state text default 'done', value text default null
+) returns jsonb
+  language sql volatile
+  as $fn$
+    select onceward.step_save_many(array[scope], array[key], array[attempt], array[name], array[state], array[value]) -> 0
+  $fn$;
+
+-- step_resolve: a person says what became of a step whose outcome is unknown: 'done' (with its value)
+-- or 'not done' (it runs again). Works while the task is parked; replay it afterwards.
+--   {"outcome": "resolved" | "missing"}
+create function onceward.step_resolve(
+  scope text, key text, name text, decision text, value text default null, actor text default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+begin
+  if decision = 'done' then
+    update onceward.step s set state = 'done', value = step_resolve.value, finished_at = onceward.now()
+    from onceward.task t
+    where t.scope = step_resolve.scope and t.key = step_resolve.key and t.state = 'unknown'
+      and s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = step_resolve.name
+      and s.state = 'started';
+  elsif decision = 'not done' then
+    delete from onceward.step s using onceward.task t
+    where t.scope = step_resolve.scope and t.key = step_resolve.key and t.state = 'unknown'
+      and s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = step_resolve.name
+      and s.state = 'started';
+  else
+    return '{"outcome": "refused", "code": "value_invalid"}';
+  end if;
+  if not found then
+    return '{"outcome": "missing"}';
+  end if;
+  insert into onceward.log (scope, key, logged_at, what, actor, detail)
+  values (step_resolve.scope, step_resolve.key, onceward.now(), 'resolved', step_resolve.actor,
+    'step ' || step_resolve.name || ': ' || decision);
+  return '{"outcome": "resolved"}';
+end
+$fn$;
+
+-- signal: tell a task something that it waits for, or will wait for. The first word counts.
+-- Where the waiting step carries a fingerprint of what is to be approved, the signal must carry the same.
+--   {"outcome": "sent" | "duplicate" | "conflict" | "missing"}
+create function onceward.signal(
+  scope text, key text, name text, value text default null, fingerprint text default null, actor text default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  t onceward.task;
+  expected text;
+begin
+  -- The lock makes a deferring task and this signal see each other, whoever comes first.
+  select * into t from onceward.task k where k.scope = signal.scope and k.key = signal.key for no key update;
+  if not found then
+    return '{"outcome": "missing"}';
+  end if;
+  select s.value::jsonb ->> 'fingerprint' into expected from onceward.step s
+  where s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = signal.name
+    and s.state = 'waiting';
+  if expected is not null and expected is distinct from signal.fingerprint then
+    return jsonb_build_object('outcome', 'conflict', 'expected', expected);
+  end if;
+  insert into onceward.signal (scope, key, name, value, fingerprint, actor, sent_at)
+  values (signal.scope, signal.key, signal.name, signal.value, signal.fingerprint, signal.actor, onceward.now())
+  on conflict do nothing;
+  if not found then
+    return '{"outcome": "duplicate"}';
+  end if;
+  insert into onceward.log (scope, key, logged_at, what, actor, detail)
+  values (signal.scope, signal.key, onceward.now(), 'signal', signal.actor, signal.name);
+  update onceward.task k set due_at = onceward.now()
+  where k.scope = t.scope and k.key = t.key and k.state = 'waiting' and k.behind is null
+    and exists (select from onceward.step s where s.scope = k.scope and s.key = k.key
+      and s.generation = k.generation and s.name = signal.name and s.state = 'waiting');
+  return '{"outcome": "sent"}';
+end
+$fn$;
+
+-- signals: what has been told to a task so far.
+create function onceward.signals(scope text, key text) returns jsonb
+  language sql stable
+  as $fn$
+    select coalesce(jsonb_object_agg(s.name, jsonb_build_object('value', s.value, 'actor', s.actor,
+      'fingerprint', s.fingerprint, 'sent_at', s.sent_at)), '{}')
+    from onceward.signal s where s.scope = signals.scope and s.key = signals.key
+  $fn$;

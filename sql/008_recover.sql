@@ -1,0 +1,158 @@
+-- replay, prune, look, stats: for whoever is on call.
+
+-- replay: run known tasks again, each through the same claim as a first run.
+--   {"outcome": "replayed"}            it was dead, ignored, cancelled or unknown, or waited for later: due now,
+--                                      with its tries given back and its finished steps kept
+--   {"outcome": "replayed again"}      it was done, and `again` asked for a new generation: no steps, the
+--                                      same effect keys
+--   {"outcome": "done" | "running"}    left alone
+--   {"outcome": "pruned" | "missing"}  its payload, or all of it, is gone
+create function onceward.replay_many(
+  scopes text[], keys text[], again text default 'false', actor text default null, reason text default null
+) returns jsonb
+  language plpgsql volatile set jit = off set enable_seqscan = off
+  as $fn$
+declare
+  t onceward.task;
+  answers jsonb := '[]';
+  outcome text;
+begin
+  for i in 1..cardinality(keys) loop
+    select * into t from onceward.task k where k.scope = scopes[i] and k.key = keys[i] for update;
+    outcome := case
+      when not found then 'missing'
+      when t.state = 'running' and t.due_at > onceward.now() then 'running'
+      when t.state = 'done' and not again::boolean then 'done'
+      when not exists (select from onceward.payload p where p.scope = t.scope and p.key = t.key) then 'pruned'
+      when t.state = 'done' then 'replayed again'
+      else 'replayed'
+    end;
+    if outcome like 'replayed%' then
+      update onceward.task k set state = 'waiting', due_at = onceward.now(), finished_at = null, tries = 0,
+        behind = null, attempt = k.attempt + 1,
+        generation = k.generation + case when outcome = 'replayed again' then 1 else 0 end
+      where k.scope = t.scope and k.key = t.key;
+      insert into onceward.log (scope, key, logged_at, what, attempt, actor, detail)
+      values (t.scope, t.key, onceward.now(), outcome, t.attempt, actor, reason);
+    end if;
+    answers := answers || jsonb_build_object('outcome', outcome);
+  end loop;
+  return answers;
+end
+$fn$;
+
+create function onceward.replay(
+  scope text, key text, again text default 'false', actor text default null, reason text default null
+) returns jsonb
+  language sql volatile
+  as $fn$ select onceward.replay_many(array[scope], array[key], again, actor, reason) -> 0 $fn$;
+
+-- prune: forget what is finished and old, at most `max` of each, so that a call stays short; call it
+-- until both counts are below `max`. Payloads may go early; a late duplicate finds the key and stays a
+-- duplicate. Keys must outlive the sender's memory (Stripe resends for 30 days): younger than 35
+-- days needs `override`. Rows that somebody holds are left for the next call.
+--   {"payloads": n, "keys": n} | {"outcome": "refused", "code": "value_invalid"}
+create function onceward.prune(
+  payloads_older_than text default '90 days', keys_older_than text default '400 days',
+  lane text default null, max text default '1000', override text default 'false'
+) returns jsonb
+  language plpgsql volatile
+  as $fn$
+declare
+  payload_horizon timestamptz := onceward.now() - payloads_older_than::interval;
+  key_horizon timestamptz := onceward.now() - keys_older_than::interval;
+  payloads integer;
+  keys integer;
+begin
+  if key_horizon > onceward.now() - interval '35 days' and not override::boolean then
+    return '{"outcome": "refused", "code": "value_invalid"}';
+  end if;
+  delete from onceward.payload p using (
+    select t.scope, t.key from onceward.task t
+    join onceward.payload q on q.scope = t.scope and q.key = t.key
+    where t.created_at < payload_horizon and t.state in ('done', 'ignored', 'cancelled')
+      and t.finished_at < payload_horizon
+      and (lane is null or t.scope = lane or starts_with(t.scope, lane || '/'))
+    limit prune.max::integer for update of t skip locked
+  ) old
+  where p.scope = old.scope and p.key = old.key;
+  get diagnostics payloads = row_count;
+
+  with old as materialized (
+    select t.scope, t.key from onceward.task t
+    where t.created_at < key_horizon and t.due_at is null and t.state <> 'unknown' and t.finished_at < key_horizon
+      and (lane is null or t.scope = lane or starts_with(t.scope, lane || '/'))
+    limit prune.max::integer for update skip locked
+  ), a as (delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key),
+  b as (delete from onceward.result x using old where x.scope = old.scope and x.key = old.key),
+  c as (delete from onceward.step x using old where x.scope = old.scope and x.key = old.key),
+  d as (delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key),
+  e as (delete from onceward.log x using old where x.scope = old.scope and x.key = old.key)
+  delete from onceward.task x using old where x.scope = old.scope and x.key = old.key;
+  get diagnostics keys = row_count;
+  return jsonb_build_object('payloads', payloads, 'keys', keys);
+end
+$fn$;
+
+-- look: all that the ledger knows of one task but its payload, or null.
+create function onceward.look(scope text, key text) returns jsonb
+  language sql stable
+  as $fn$
+    select to_jsonb(t) || jsonb_build_object(
+      'result', (select r.value from onceward.result r where r.scope = t.scope and r.key = t.key),
+      'steps', onceward.steps(t.scope, t.key),
+      'signals', onceward.signals(t.scope, t.key),
+      'log', (select coalesce(jsonb_agg(to_jsonb(l) - 'scope' - 'key' order by l.logged_at), '[]')
+        from onceward.log l where l.scope = t.scope and l.key = t.key))
+    from onceward.task t where t.scope = look.scope and t.key = look.key
+  $fn$;
+
+-- payload: the stored bytes of one task: {"body": text} or {"bytes": base64}, or null.
+create function onceward.payload(scope text, key text) returns jsonb
+  language sql stable
+  as $fn$
+    select jsonb_strip_nulls(jsonb_build_object('body', p.body, 'bytes', encode(p.bytes, 'base64')))
+    from onceward.payload p where p.scope = payload.scope and p.key = payload.key
+  $fn$;
+
+-- stats: what waits, runs and is parked, by scope. It reads the indexes of what is unfinished or
+-- parked, so its cost follows the backlog and not the history.
+create function onceward.stats() returns jsonb
+  language sql volatile set jit = off set enable_seqscan = off
+  as $fn$
+    with clock as materialized (select onceward.now() as at)
+    select jsonb_build_object(
+      'unfinished', (select coalesce(jsonb_agg(to_jsonb(u)), '[]') from (
+        select t.scope,
+          count(*) filter (where t.state = 'waiting' and t.due_at <= clock.at) as due,
+          count(*) filter (where t.state = 'waiting' and t.due_at > clock.at) as later,
+          count(*) filter (where t.state = 'running') as running,
+          round(extract(epoch from clock.at - min(t.due_at) filter (where t.due_at <= clock.at)) * 1000) as oldest_due_ms,
+          round(extract(epoch from clock.at - min(t.started_at) filter (where t.state = 'running')) * 1000) as oldest_running_ms
+        from onceward.task t, clock where t.due_at is not null group by t.scope, clock.at order by t.scope) u),
+      'parked', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from (
+        select t.scope, t.state, count(*) as count from onceward.task t
+        where t.state in ('dead', 'ignored', 'cancelled', 'unknown') group by t.scope, t.state order by t.scope, t.state) p))
+  $fn$;
+
+-- hello: a worker says that it is there and which lanes it runs; workers unseen for a day are forgotten.
+create function onceward.hello(worker text, lanes text[]) returns jsonb
+  language plpgsql volatile
+  as $fn$
+begin
+  insert into onceward.worker as w (id, lanes, started_at, seen_at)
+  values (hello.worker, hello.lanes, onceward.now(), onceward.now())
+  on conflict (id) do update set seen_at = excluded.seen_at, lanes = excluded.lanes;
+  delete from onceward.worker w where w.seen_at < onceward.now() - interval '1 day';
+  return '"hello"';
+end
+$fn$;
+
+create function onceward.goodbye(worker text) returns jsonb
+  language plpgsql volatile
+  as $fn$
+begin
+  delete from onceward.worker w where w.id = goodbye.worker;
+  return '"goodbye"';
+end
+$fn$;

@@ -1,0 +1,36 @@
+/**
+ * The shape of a database, and all that the ledger asks of one. Parameters are text, boolean or
+ * null and are cast in SQL, one statement a call, results are jsonb (parsed by the adapter) or text: so the same calls fit
+ * every driver and ORM. We describe shapes and import no driver's types.
+ */
+export type Param = string | boolean | null | Uint8Array;
+
+/** Anything that runs one statement: a pool, a client, an open transaction of any library. */
+export interface Queryable {
+  query(text: string, params?: readonly Param[]): Promise<{ rows: Record<string, unknown>[] }>;
+  /**
+   * How this driver likes a text[] parameter; bytes among the values are valid UTF-8 without NUL. Left out: as a Postgres array literal, which every
+   * driver can send. `pg` takes Buffers as binary, which saves it from escaping each element.
+   */
+  encodeTextArray?(values: readonly (string | Uint8Array | null)[]): Param;
+}
+
+export interface Database<Tx = unknown> extends Queryable {
+  /** What it is, for messages: `pg`, `postgres.js`, `pglite`, `embedded`, `drizzle`, … */
+  readonly name: string;
+  /**
+   * True where one session serves everybody (PGlite): then a query beside an open transaction
+   * would wait for ever, and the adapter says so instead.
+   */
+  readonly single: boolean;
+  /**
+   * Runs `work` in one READ COMMITTED transaction and commits, or rolls back if it throws. `tx` is
+   * the caller's own kind of transaction; `ledger` is the same transaction as a Queryable.
+   * Rejects when COMMIT was answered by ROLLBACK (a swallowed error had aborted it).
+   */
+  transaction<T>(work: (tx: Tx, ledger: Queryable) => Promise<T>): Promise<T>;
+  /** Calls back on each NOTIFY of a channel where a direct connection can listen; undefined where it cannot. */
+  listen?(channel: string, onNotify: (payload: string) => void): Promise<() => Promise<void>>;
+  /** Ends what this adapter opened itself; a pool that the caller brought stays open. */
+  close(): Promise<void>;
+}

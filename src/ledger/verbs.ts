@@ -1,0 +1,349 @@
+import { OncewardError, type ErrorCode } from "../errors.ts";
+import { textArrayLiteral } from "../database/array.ts";
+import type { Param, Queryable } from "../database/database.ts";
+import { checkIdentity, checkTask, isStorableText } from "./check.ts";
+import { quoteIdentifier } from "./schema.ts";
+import {
+  claimedTask,
+  type Claim,
+  type Claimed,
+  type ClaimedDue,
+  type NewTask,
+  type Recorded,
+  type Retry,
+  type StepState,
+  type TaskIdentity,
+} from "./task.ts";
+
+type Texts = readonly (string | Uint8Array | null)[];
+type Argument = string | null | undefined | Texts;
+
+/** How a lane may be claimed across all workers. */
+export interface LaneLimit {
+  /** At most so many running at once; needs tasks that were recorded with `slots`. */
+  readonly running?: number | undefined;
+  /** At most so many starts per `perMs`. */
+  readonly rate?: { readonly limit: number; readonly perMs: number } | undefined;
+}
+
+export interface DueOptions {
+  readonly max: number;
+  readonly leaseMs: number;
+  readonly worker: string;
+  readonly after?: string | null | undefined;
+  readonly limits?: Readonly<Record<string, LaneLimit>> | undefined;
+}
+
+export interface StepToSave extends Claim {
+  readonly name: string;
+  readonly state: StepState;
+  /** JSON; undefined where there is nothing to keep. */
+  readonly value?: string | undefined;
+}
+
+export interface Move {
+  readonly machine: string;
+  readonly subject: string;
+  readonly move: string;
+  readonly from: readonly string[];
+  readonly to: string;
+  readonly initial: string;
+  readonly version?: number | undefined;
+  readonly cause?: TaskIdentity | undefined;
+}
+
+export type Moved =
+  | { readonly outcome: "moved"; readonly from: string; readonly state: string; readonly version: number }
+  | { readonly outcome: "refused"; readonly state: string; readonly version: number };
+
+/** Text of an interval, as Postgres reads it. */
+export const interval = (ms: number): string => `${ms} milliseconds`;
+
+export const causeOf = (task: TaskIdentity | undefined): string | null => (task ? `${task.scope} ${task.key}` : null);
+
+/**
+ * The SQL verbs, one method each, over anything that can run a statement: the pool, or an open
+ * transaction of any library. All the logic is in sql/*.sql; nothing here decides anything.
+ */
+export class Verbs {
+  readonly #queryable: Queryable;
+  readonly #schema: string;
+
+  constructor(queryable: Queryable, schema: string) {
+    this.#queryable = queryable;
+    this.#schema = schema;
+  }
+
+  /** The same verbs inside an open transaction. */
+  within(transaction: Queryable): Verbs {
+    return new Verbs(transaction, this.#schema);
+  }
+
+  async record(tasks: readonly NewTask[], claim?: { leaseMs: number; worker: string }): Promise<Recorded[]> {
+    for (const task of tasks) checkTask(task);
+    const options = tasks.map(rareOptions);
+    const answers = await this.#call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>("record_many", [
+      tasks.map((task) => task.scope),
+      tasks.map((task) => task.key),
+      tasks.map((task) => storableBody(task.body)),
+      tasks.map((task) => task.type ?? null),
+      tasks.map((task) => task.fingerprint ?? null),
+      options.every((one) => one === null) ? null : options,
+      claim ? interval(claim.leaseMs) : null,
+      claim?.worker ?? null,
+    ]);
+    return answers.map((answer) => {
+      if (answer.outcome === "refused") throw new OncewardError(answer.code, `The ledger refused it: ${answer.code}.`);
+      return answer.outcome === "claimed" && answer.task ? { ...answer, task: claimedTask(answer.task) } : answer;
+    });
+  }
+
+  async claim(
+    task: TaskIdentity,
+    options: { leaseMs: number; worker: string; early?: boolean | undefined },
+  ): Promise<Claimed> {
+    checkIdentity(task.scope, task.key);
+    const { leaseMs, worker, early = false } = options;
+    const answer = await this.#call<Claimed>("claim", [task.scope, task.key, interval(leaseMs), worker, String(early)]);
+    return answer.outcome === "claimed" ? { ...answer, task: claimedTask(answer.task) } : answer;
+  }
+
+  async claimDue(lanes: readonly string[], options: DueOptions): Promise<ClaimedDue> {
+    const { max, leaseMs, worker, after, limits } = options;
+    const answer = await this.#call<{ tasks: unknown[]; after: string | null; next_in_ms: number | null }>(
+      "claim_due",
+      [lanes, String(max), interval(leaseMs), worker, after, limits ? limitsText(limits) : null],
+    );
+    return { tasks: answer.tasks.map(claimedTask), after: answer.after, nextInMs: answer.next_in_ms };
+  }
+
+  renew(claims: readonly Claim[], leaseMs: number): Promise<Array<"renewed" | "lost">> {
+    return this.#call("renew_many", [...claimColumns(claims), interval(leaseMs)]);
+  }
+
+  complete(claims: readonly (Claim & { result?: string | undefined })[]): Promise<Array<"done" | "lost">> {
+    const results = claims.map((claim) => claim.result ?? null);
+    return this.#call("complete_many", [
+      ...claimColumns(claims),
+      results.every((result) => result === null) ? null : results,
+    ]);
+  }
+
+  fail(
+    claims: readonly (Claim & { reason: string; retry: Retry })[],
+  ): Promise<Array<"waiting" | "dead" | "unknown" | "lost">> {
+    return this.#call("fail_many", [
+      ...claimColumns(claims),
+      // What Postgres cannot keep must not keep a failure from being told.
+      claims.map((claim) => claim.reason.toWellFormed().replaceAll("\0", "\uFFFD")),
+      claims.map(({ retry }) => {
+        if (retry === "backoff") return null;
+        return typeof retry === "string" ? retry : interval(retry.afterMs);
+      }),
+    ]);
+  }
+
+  /** Gives a claim back without using up a try: to sleep, to wait for a signal, or because the worker stops. */
+  defer(
+    claim: Claim,
+    until: { delayMs?: number | "forever"; at?: Date; signal?: string } = {},
+  ): Promise<"waiting" | "lost"> {
+    const { delayMs = 0, at, signal } = until;
+    const delay = delayMs === "forever" ? "infinity" : interval(delayMs);
+    return this.#call("defer", [claim.scope, claim.key, String(claim.attempt), delay, at?.toISOString(), signal]);
+  }
+
+  cancel(task: TaskIdentity, options: { reason?: string; actor?: string } = {}): Promise<{ outcome: string }> {
+    return this.#call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
+  }
+
+  saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
+    return this.#call("step_save_many", [
+      ...claimColumns(steps),
+      steps.map((step) => step.name),
+      steps.map((step) => step.state),
+      steps.map((step) => step.value ?? null),
+    ]);
+  }
+
+  resolveStep(
+    task: TaskIdentity,
+    step: { name: string; decision: "done" | "not done"; value?: string; actor?: string },
+  ): Promise<{ outcome: "resolved" | "missing" }> {
+    return this.#call("step_resolve", [task.scope, task.key, step.name, step.decision, step.value, step.actor]);
+  }
+
+  signal(
+    task: TaskIdentity,
+    signal: { name: string; value?: string; fingerprint?: string; actor?: string },
+  ): Promise<{ outcome: "sent" | "duplicate" | "missing" } | { outcome: "conflict"; expected: string }> {
+    const { name, value, fingerprint, actor } = signal;
+    return this.#call("signal", [task.scope, task.key, name, value, fingerprint, actor]);
+  }
+
+  signals(task: TaskIdentity): Promise<Record<string, { value: string | null; actor: string | null; sent_at: string }>> {
+    return this.#call("signals", [task.scope, task.key]);
+  }
+
+  /** True for whoever takes this effect key first; false ever after. */
+  once(key: string, options: { scope?: string; cause?: TaskIdentity | undefined } = {}): Promise<boolean> {
+    const { scope = "effect", cause } = options;
+    checkIdentity(scope, key);
+    return this.#call("once", [key, scope, causeOf(cause)]);
+  }
+
+  move(move: Move): Promise<Moved> {
+    const { machine, subject, from, to, initial, version, cause } = move;
+    const expected = version === undefined ? null : String(version);
+    return this.#call("move", [machine, subject, move.move, from, to, initial, expected, causeOf(cause)]);
+  }
+
+  machineState(machine: string, subject: string): Promise<MachineState | null> {
+    return this.#call("machine_state", [machine, subject]);
+  }
+
+  replay(
+    tasks: readonly TaskIdentity[],
+    options: { again?: boolean; actor?: string; reason?: string } = {},
+  ): Promise<Array<{ outcome: "replayed" | "replayed again" | "done" | "running" | "pruned" | "missing" }>> {
+    const { again = false, actor, reason } = options;
+    return this.#call("replay_many", [
+      tasks.map((task) => task.scope),
+      tasks.map((task) => task.key),
+      String(again),
+      actor,
+      reason,
+    ]);
+  }
+
+  async prune(options: PruneOptions = {}): Promise<{ payloads: number; keys: number }> {
+    const { payloadsOlderThanMs = 90 * day, keysOlderThanMs = 400 * day, lane, max = 1000, override = false } = options;
+    const answer = await this.#call<{ payloads: number; keys: number } | { code: ErrorCode }>("prune", [
+      interval(payloadsOlderThanMs),
+      interval(keysOlderThanMs),
+      lane,
+      String(max),
+      String(override),
+    ]);
+    if ("code" in answer) {
+      throw new OncewardError(
+        answer.code,
+        "Keys younger than 35 days are needed to recognise what a sender still repeats (Stripe: 30 days). " +
+          "Keep them longer, or say `override: true` if you know that nothing is sent again.",
+      );
+    }
+    return answer;
+  }
+
+  /** All that the ledger knows of one task but its payload; null where it knows none. */
+  look(task: TaskIdentity): Promise<Record<string, unknown> | null> {
+    return this.#call("look", [task.scope, task.key]);
+  }
+
+  async payload(task: TaskIdentity): Promise<string | Uint8Array | null> {
+    const answer = await this.#call<{ body?: string; bytes?: string } | null>("payload", [task.scope, task.key]);
+    if (answer === null) return null;
+    return answer.body ?? Buffer.from(answer.bytes ?? "", "base64");
+  }
+
+  stats(): Promise<LedgerStats> {
+    return this.#call("stats", []);
+  }
+
+  hello(worker: string, lanes: readonly string[]): Promise<"hello"> {
+    return this.#call("hello", [worker, lanes]);
+  }
+
+  goodbye(worker: string): Promise<"goodbye"> {
+    return this.#call("goodbye", [worker]);
+  }
+
+  async #call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
+    const encode = this.#queryable.encodeTextArray;
+    const params: Param[] = [];
+    const places = args.map((arg) => {
+      if (arg === null || arg === undefined) return "null";
+      if (typeof arg === "string") return `$${params.push(arg)}::text`;
+      // Through text, where a driver would otherwise try its own way with arrays.
+      return encode ? `$${params.push(encode(arg))}::text[]` : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
+    });
+    const text = `select ${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")}) as answer`;
+    const { rows } = await this.#queryable.query(text, params);
+    return rows[0]?.["answer"] as Answer;
+  }
+}
+
+const day = 24 * 60 * 60 * 1000;
+
+export interface PruneOptions {
+  readonly payloadsOlderThanMs?: number;
+  readonly keysOlderThanMs?: number;
+  readonly lane?: string;
+  readonly max?: number;
+  readonly override?: boolean;
+}
+
+export interface MachineState {
+  readonly state: string;
+  readonly version: number;
+  readonly since: string;
+  readonly moves: readonly { version: number; move: string; from: string; to: string; cause: string | null; at: string }[];
+}
+
+export interface LedgerStats {
+  readonly unfinished: readonly {
+    readonly scope: string;
+    readonly due: number;
+    readonly later: number;
+    readonly running: number;
+    readonly oldest_due_ms: number | null;
+    readonly oldest_running_ms: number | null;
+  }[];
+  readonly parked: readonly { readonly scope: string; readonly state: string; readonly count: number }[];
+}
+
+function claimColumns(claims: readonly Claim[]): [string[], string[], string[]] {
+  return [
+    claims.map((claim) => claim.scope),
+    claims.map((claim) => claim.key),
+    claims.map((claim) => String(claim.attempt)),
+  ];
+}
+
+/** The body where it can be kept as text; else it travels as base64 among the rare options. */
+function storableBody(body: NewTask["body"]): string | Uint8Array | null {
+  if (body === undefined || isBinary(body)) return null;
+  return body;
+}
+
+function isBinary(body: string | Uint8Array): boolean {
+  return typeof body === "string" ? body.includes("\0") : !isStorableText(body);
+}
+
+function rareOptions(task: NewTask): string | null {
+  const { body, delayMs, dueAt, priority, serial, slots, maxTries, cause, ignored } = task;
+  const bytes = body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
+  const options = {
+    bytes,
+    delay: delayMs ? interval(delayMs) : undefined,
+    due_at: dueAt?.toISOString(),
+    priority: priority || undefined,
+    serial,
+    slots,
+    max_tries: maxTries,
+    cause: cause && causeOf(cause),
+    ignored,
+  };
+  return Object.values(options).every((value) => value === undefined) ? null : JSON.stringify(options);
+}
+
+function limitsText(limits: Readonly<Record<string, LaneLimit>>): string {
+  return JSON.stringify(
+    Object.fromEntries(
+      Object.entries(limits).map(([lane, { running, rate }]) => [
+        lane,
+        { running, rate: rate?.limit, per: rate && interval(rate.perMs) },
+      ]),
+    ),
+  );
+}
