@@ -160,7 +160,8 @@ $fn$;
 -- It walks the index task_due from scope to scope by skipping, never over the backlog: two probes a
 -- scope and one a priority. `after` is where the last call stopped, so that with more scopes than
 -- one call visits each gets its turn.
--- limits: null, or {"lane": {"running": n, "rate": n, "per": interval}}, kept across all workers.
+-- limits: null, or {"lane": {"max": n, "running": n, "rate": n, "per": interval}}: at most n in this
+-- call; at most n running, or started per interval, across all workers.
 --
 -- {"tasks": […], "after": scope or null, "next_in_ms": until the next of these lanes is due, or null}
 create function onceward.claim_due(
@@ -180,6 +181,7 @@ declare
   s text;
   got integer;
   allowed integer;
+  taken jsonb := '{}'; -- in this call, by lane
   tasks jsonb := '[]';
   batch jsonb;
   next_due timestamptz;
@@ -224,15 +226,19 @@ begin
   for round in 1..2 loop
     for i in 1..cardinality(found_scopes) loop
       exit when want <= 0;
-      allowed := onceward.allowance(found_lanes[i], limits, least(want, quota));
+      allowed := onceward.allowance(found_lanes[i], limits, least(want, quota),
+        coalesce((taken ->> found_lanes[i])::integer, 0));
       if allowed > 0 then
         batch := onceward.claim_scope(found_scopes[i], allowed, lease::interval, worker, at);
         got := jsonb_array_length(batch);
         if got > 0 then
           tasks := tasks || batch;
           want := want - got;
-          if limits::jsonb -> found_lanes[i] ? 'rate' then
-            perform onceward.spend(found_lanes[i], limits, got);
+          if limits is not null then
+            taken := taken || jsonb_build_object(found_lanes[i], coalesce((taken ->> found_lanes[i])::integer, 0) + got);
+            if limits::jsonb -> found_lanes[i] ? 'rate' then
+              perform onceward.spend(found_lanes[i], limits, got);
+            end if;
           end if;
         end if;
       end if;
@@ -339,9 +345,9 @@ begin
 end
 $fn$;
 
--- How many tasks of a lane may start now, at most n. A lane with limits is claimed by one worker at
--- a time (until its commit); the others pass by.
-create function onceward.allowance(lane text, limits text, n integer) returns integer
+-- How many tasks of a lane may start now, at most n. A lane with limits across workers is claimed by one
+-- at a time (until its commit); the others pass by.
+create function onceward.allowance(lane text, limits text, n integer, taken integer) returns integer
   language plpgsql volatile set jit = off set enable_seqscan = off
   as $fn$
 declare
@@ -352,6 +358,10 @@ declare
 begin
   if rule is null then
     return n;
+  end if;
+  n := least(n, (rule ->> 'max')::integer - taken);
+  if n <= 0 or not rule ?| '{running,rate}' then
+    return greatest(n, 0);
   end if;
   if not pg_try_advisory_xact_lock(onceward.group_lock(lane, null)) then
     return 0;

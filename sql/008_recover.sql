@@ -135,6 +135,12 @@ create function onceward.stats() returns jsonb
         where t.state in ('dead', 'ignored', 'cancelled', 'unknown') group by t.scope, t.state order by t.scope, t.state) p))
   $fn$;
 
+-- wake: workers that listen look for due work at once instead of at their next poll. Not part of record:
+-- every commit that notifies waits for every other one, so this is said outside, and seldom.
+create function onceward.wake(lanes text[]) returns jsonb
+  language sql volatile
+  as $fn$ select to_jsonb(count(pg_notify('onceward', l.lane)::text)) from unnest(lanes) as l(lane) $fn$;
+
 -- hello: a worker says that it is there and which lanes it runs; workers unseen for a day are forgotten.
 create function onceward.hello(worker text, lanes text[]) returns jsonb
   language plpgsql volatile

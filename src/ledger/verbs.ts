@@ -18,8 +18,10 @@ import {
 type Texts = readonly (string | Uint8Array | null)[];
 type Argument = string | null | undefined | Texts;
 
-/** How a lane may be claimed across all workers. */
+/** How much of a lane may be claimed; `running` and `rate` hold across all workers. */
 export interface LaneLimit {
+  /** At most so many in this call. */
+  readonly max?: number | undefined;
   /** At most so many running at once; needs tasks that were recorded with `slots`. */
   readonly running?: number | undefined;
   /** At most so many starts per `perMs`. */
@@ -250,6 +252,11 @@ export class Verbs {
     return this.#call("stats", []);
   }
 
+  /** Tells the workers that listen to look for due work of these lanes now. */
+  wake(lanes: readonly string[]): Promise<number> {
+    return this.#call("wake", [lanes]);
+  }
+
   hello(worker: string, lanes: readonly string[]): Promise<"hello"> {
     return this.#call("hello", [worker, lanes]);
   }
@@ -340,9 +347,9 @@ function rareOptions(task: NewTask): string | null {
 function limitsText(limits: Readonly<Record<string, LaneLimit>>): string {
   return JSON.stringify(
     Object.fromEntries(
-      Object.entries(limits).map(([lane, { running, rate }]) => [
+      Object.entries(limits).map(([lane, { max, running, rate }]) => [
         lane,
-        { running, rate: rate?.limit, per: rate && interval(rate.perMs) },
+        { max, running, rate: rate?.limit, per: rate && interval(rate.perMs) },
       ]),
     ),
   );
