@@ -46,10 +46,6 @@ export function isEncoded(contentEncoding: string | undefined): boolean {
   return encoding !== undefined && encoding !== "" && encoding !== "identity";
 }
 
-export function exceeds(contentLength: string | null | undefined, maxBytes: number): boolean {
-  return Number(contentLength ?? 0) > maxBytes;
-}
-
 /** By its tag, since `instanceof` is false for the bytes of another realm (Jest and Next run code in one). */
 export function isBytes(value: unknown): value is Uint8Array {
   return Object.prototype.toString.call(value) === "[object Uint8Array]";

@@ -1,5 +1,13 @@
 import type { IncomingMessage } from "node:http";
-import { answerTo, bodyParsed, deliveryOf, isBytes, tooLarge } from "./body.ts";
+import {
+  alreadyDecompressed,
+  answerTo,
+  bodyParsed,
+  deliveryOf,
+  isBytes,
+  isEncoded,
+  tooLarge,
+} from "./body.ts";
 import type { Answer, Receiver } from "./delivery.ts";
 import { receiveStream } from "./node.ts";
 
@@ -53,9 +61,13 @@ export function fastifyHandler(receiver: Receiver): FastifyRoute {
   return (request, reply) => {
     const { raw, body } = request;
     const write = (answer: Answer): void => writeReply(raw, reply, answer);
-    if (!isBytes(body)) return receiveStream(receiver, raw, parsedFirst, write);
-    if (body.length > receiver.maxBytes) return write(tooLarge);
-    void answerTo(receiver, deliveryOf(raw.method ?? "", raw.headers, body)).then(write);
+    if (body === undefined || body === raw) return receiveStream(receiver, raw, parsedFirst, write);
+    if (isBytes(body)) {
+      if (body.length > receiver.maxBytes) return write(tooLarge);
+      return void answerTo(receiver, deliveryOf(raw.method ?? "", raw.headers, body)).then(write);
+    }
+    // Parsed, or another stream that a preParsing hook put in its place: those decompress.
+    write(isEncoded(raw.headers["content-encoding"]) ? alreadyDecompressed : parsedFirst);
   };
 }
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { answerTo, bodyParsed, deliveryOf, exceeds, noBytes, tooLarge } from "./body.ts";
+import { answerTo, bodyParsed, deliveryOf, noBytes, tooLarge } from "./body.ts";
 import type { Answer, Receiver } from "./delivery.ts";
 
 /**
@@ -30,7 +30,7 @@ export function receiveStream(
   const { maxBytes } = receiver;
   // With an encoding set, chunks are decoded text and their bytes are gone.
   if (req.readableDidRead || req.readableEncoding) return write(consumed);
-  if (exceeds(req.headers["content-length"], maxBytes)) return write(tooLarge);
+  if (Number(req.headers["content-length"]) > maxBytes) return write(tooLarge);
 
   const chunks: Uint8Array[] = [];
   let size = 0;

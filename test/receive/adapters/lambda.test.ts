@@ -1,5 +1,7 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { lambdaHandler, type LambdaEvent } from "../../../src/receive/lambda.ts";
+import { expect, it } from "vitest";
+import { echo, maxBytes } from "./echo.ts";
 import { adapterSuite, listen } from "./suite.ts";
 
 /** Turns an HTTP request into the event of one kind of front. */
@@ -16,7 +18,6 @@ function mapped<T>(values: Record<string, string[]>, map: (name: string, values:
   return Object.fromEntries(Object.entries(values).map(([name, list]) => map(name, list)));
 }
 
-const lists = valuesOf;
 const lastValues = (req: IncomingMessage) => mapped(valuesOf(req), (name, list) => [name, list.at(-1)!]);
 const joinedByComma = (req: IncomingMessage) =>
   mapped(valuesOf(req), (name, list) => [name.toLowerCase(), list.join(",")]);
@@ -31,13 +32,13 @@ const fronts: Record<string, Front> = {
   "API Gateway 1.0": (req, body) => ({
     httpMethod: req.method!,
     headers: lastValues(req),
-    multiValueHeaders: lists(req),
+    multiValueHeaders: valuesOf(req),
     body: body.length > 0 ? body.toString("base64") : null,
     isBase64Encoded: true,
   }),
   "a load balancer with lists of values": (req, body) => ({
     httpMethod: req.method!,
-    multiValueHeaders: mapped(lists(req), (name, list) => [name.toLowerCase(), list]),
+    multiValueHeaders: mapped(valuesOf(req), (name, list) => [name.toLowerCase(), list]),
     body: body.toString("base64"),
     isBase64Encoded: true,
   }),
@@ -70,3 +71,47 @@ for (const [name, front] of Object.entries(fronts)) {
     },
   });
 }
+
+it("takes a body that is text, byte order mark and all", async () => {
+  const receiver = echo();
+  const body = '\ufeff{"name":"Zoë"}\n';
+  await lambdaHandler(receiver)({ httpMethod: "POST", headers: {}, body, isBase64Encoded: false });
+  await lambdaHandler(receiver)({ httpMethod: "POST", body });
+  expect(receiver.received.map((delivery) => Buffer.from(delivery.body).toString())).toEqual([body, body]);
+});
+
+it("answers in the shape that all fronts read", async () => {
+  const receiver = echo();
+  receiver.reply = () => ({ status: 503, headers: { "retry-after": "5" }, body: "later" });
+  const handle = lambdaHandler(receiver);
+  const answer = { statusCode: 503, headers: { "retry-after": "5" }, body: "later", isBase64Encoded: false };
+  const lists = { "x-a": ["1"] };
+  expect(await handle({ requestContext: { http: { method: "POST" } }, headers: {} })).toEqual(answer);
+  expect(await handle({ httpMethod: "POST", headers: {}, multiValueHeaders: lists })).toEqual(answer);
+  expect(await handle({ httpMethod: "POST", multiValueHeaders: lists })).toEqual({
+    ...answer,
+    multiValueHeaders: { "retry-after": ["5"] },
+  });
+});
+
+it("stands an event with nothing in it", async () => {
+  const receiver = echo();
+  expect((await lambdaHandler(receiver)({})).statusCode).toBe(200);
+  expect(
+    (await lambdaHandler(receiver)({ headers: null, multiValueHeaders: null, body: null })).statusCode,
+  ).toBe(200);
+  for (const { method, body, header } of receiver.received) {
+    expect([method, body.length, header("content-type")]).toEqual(["", 0, undefined]);
+  }
+});
+
+it("counts bytes, not characters", async () => {
+  const receiver = echo();
+  const handle = lambdaHandler(receiver);
+  expect((await handle({ body: "é".repeat(maxBytes / 2) })).statusCode).toBe(200);
+  expect((await handle({ body: "é".repeat(maxBytes / 2 + 1) })).statusCode).toBe(413);
+  const base64 = (size: number) => ({ body: Buffer.alloc(size).toString("base64"), isBase64Encoded: true });
+  expect((await handle(base64(maxBytes))).statusCode).toBe(200);
+  expect((await handle(base64(maxBytes + 1))).statusCode).toBe(413);
+  expect(receiver.received.map(({ body }) => body.length)).toEqual([maxBytes, maxBytes]);
+});

@@ -167,6 +167,21 @@ export function adapterSuite(adapter: AdapterCase): void {
       });
     }
 
+    if (!adapter.readsFirst) {
+      it("stops reading an upload that has no end", async () => {
+        const socket = await open(port);
+        const closed = untilClosed(socket);
+        const piece = chunked(Buffer.alloc(16_384), 16_384)[0]!;
+        const pour = (): void => {
+          if (!socket.destroyed) socket.write(piece, (error) => error ?? setImmediate(pour));
+        };
+        socket.write(head("POST /hook HTTP/1.1", "Transfer-Encoding: chunked"));
+        pour();
+        await closed;
+        expect(receiver.received).toHaveLength(0);
+      });
+    }
+
     it("keeps connections alive, and serves the next request after a 413", async () => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 });
       try {
