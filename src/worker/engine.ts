@@ -1,0 +1,94 @@
+import { hostname } from "node:os";
+import type { Database } from "../database/database.ts";
+import { OncewardError } from "../errors.ts";
+import { Ledger } from "../ledger/ledger.ts";
+import { checkSchema, migrate } from "../ledger/migrate.ts";
+import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
+import type { Lane, Ran } from "./lane.ts";
+import { runTask } from "./run.ts";
+import { Worker, type WorkerOptions } from "./worker.ts";
+
+export interface EngineOptions extends WorkerOptions {
+  readonly schema?: string | undefined;
+  /** Bring the schema up to date at the first use. Default true; false only checks it. */
+  readonly migrate?: boolean | undefined;
+  readonly leaseMs?: number | undefined;
+}
+
+/**
+ * What sources, jobs, actions and machines share in one process: the ledger, the lanes that were
+ * registered, and the worker that runs them.
+ */
+export class Engine<Tx = unknown> {
+  readonly database: Database<Tx>;
+  readonly ledger: Ledger;
+  readonly worker: Worker;
+  readonly #options: EngineOptions;
+  readonly #lanes = new Map<string, Lane>();
+  #ready: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(database: Database<Tx>, options: EngineOptions = {}) {
+    const { schema, leaseMs } = options;
+    this.database = database;
+    this.#options = options;
+    this.ledger = new Ledger(database, { schema, leaseMs, worker: `${hostname()}:${process.pid}` });
+    this.worker = new Worker(this.ledger, this.#lanes, options);
+  }
+
+  /** Registers what runs a lane. Closed once the engine runs: a late handler would miss what came before it. */
+  addLane(lane: Lane): void {
+    this.checkOpen(lane.name);
+    if (this.#lanes.has(lane.name)) {
+      throw new OncewardError("config_invalid", `There are two registrations for ${lane.name}; give one another name.`);
+    }
+    this.#lanes.set(lane.name, lane);
+  }
+
+  /** Throws where registration is closed. */
+  checkOpen(what: string): void {
+    if (this.#closed) {
+      throw new OncewardError(
+        "registration_closed",
+        `${what} was registered after the first delivery or start(). Register everything first.`,
+      );
+    }
+  }
+
+  /** Closes registration, and makes sure once that the schema is there. A failure is tried again at the next use. */
+  ready(): Promise<void> {
+    this.#closed = true;
+    this.#ready ??= this.#prepare().catch((error: unknown) => {
+      this.#ready = undefined;
+      throw error;
+    });
+    return this.#ready;
+  }
+
+  async start(): Promise<void> {
+    await this.ready();
+    await this.worker.start();
+  }
+
+  async stop(options?: { graceMs?: number }): Promise<void> {
+    await this.worker.stop(options);
+  }
+
+  /** Records a task, and runs it here at once where a worker of this process has room. */
+  async offer(task: NewTask): Promise<Recorded> {
+    await this.ready();
+    return this.worker.offer(task);
+  }
+
+  /** Runs a claimed task now, for a caller who waits for it. */
+  runHere(lane: Lane, task: ClaimedTask, controller?: AbortController): Promise<Ran> {
+    const { ledger, worker } = this;
+    return runTask(lane, task, { ledger, leases: worker.leases, ...(controller && { controller }) });
+  }
+
+  async #prepare(): Promise<void> {
+    const { schema, migrate: wanted = true } = this.#options;
+    const options = schema === undefined ? {} : { schema };
+    await (wanted ? migrate(this.database, options) : checkSchema(this.database, options));
+  }
+}

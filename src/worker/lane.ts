@@ -1,0 +1,50 @@
+import type { Ledger } from "../ledger/ledger.ts";
+import type { ClaimedTask } from "../ledger/task.ts";
+import type { LaneLimit } from "../ledger/verbs.ts";
+
+/** How long to wait before the next attempt: doubled each time from `baseMs` up to `capMs`, with jitter. */
+export interface Backoff {
+  readonly baseMs?: number | undefined;
+  readonly capMs?: number | undefined;
+}
+
+/** What runs the tasks of one source, job, or kind of action: the scope of that name and everything below it. */
+export interface Lane {
+  readonly name: string;
+  /** Runs one attempt. Whatever it throws fails the attempt. */
+  run(task: ClaimedTask, run: Run): Promise<Finish>;
+  /** At most so many at once in this process. */
+  readonly concurrency?: number | undefined;
+  /** Limits across all processes. */
+  readonly limit?: LaneLimit | undefined;
+  /** Left out: the ledger's own backoff. */
+  readonly backoff?: Backoff | undefined;
+  /** An attempt that takes longer has failed, even if its lease was renewed. */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** What an attempt can use while it runs. */
+export interface Run {
+  readonly ledger: Ledger;
+  /** Aborts when the claim is lost, the deadline has passed, or the process stops. */
+  readonly signal: AbortSignal;
+}
+
+/** How an attempt ended well. */
+export type Finish =
+  | { readonly finish: "complete"; /** JSON */ readonly result?: string | undefined }
+  /** Its own transaction has completed it already. */
+  | { readonly finish: "committed"; readonly result?: string | undefined }
+  /** It sleeps or waits; this is no failure. */
+  | {
+      readonly finish: "defer";
+      readonly until: { readonly delayMs?: number | "forever"; readonly at?: Date; readonly signal?: string };
+    };
+
+/** How an attempt ended, for whoever started it. */
+export type Ran =
+  | { readonly outcome: "done"; readonly result?: string | undefined }
+  | { readonly outcome: "waiting" }
+  | { readonly outcome: "failed"; readonly error: unknown; readonly state: "waiting" | "dead" | "unknown" }
+  /** Another attempt has taken over, or the ledger could not be told; nothing of this one counts. */
+  | { readonly outcome: "lost"; readonly error?: unknown };
