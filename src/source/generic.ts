@@ -51,7 +51,7 @@ export function signed<Events extends Record<string, unknown> = Record<string, J
   const { timestamp } = options;
   const tolerance = toleranceOption(name, timestamp?.tolerance);
   const keys = hmacKeys(
-    secretList(name, options.secrets, { where: "It is the secret that the sender signs with" }),
+    secretList(name, options.secrets, { where: "It is the secret that the sender signs with", chosen: true }),
   );
   for (const headerName of [header, timestamp?.header ?? header]) checkHeaderName(name, headerName);
 

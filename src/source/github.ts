@@ -55,6 +55,7 @@ export function github<Events extends Record<string, unknown> = Record<string, J
   const keys = hmacKeys(
     secretList(name, options.secrets, {
       where: "The secret is what was typed into the webhook's settings on GitHub",
+      chosen: true,
       mistaken: {
         ghp_: "a personal access token",
         github_pat_: "a personal access token",

@@ -37,8 +37,9 @@ export function parseObject(source: string, text: string): JsonObject {
 }
 
 /**
- * The body as a JSON object. Reading all of it costs about as much as a scanner for the few fields
- * that identify needs (10 µs for a 3 KB event) and cannot disagree with what the handler gets.
+ * The body as a JSON object. Parsing all of it takes 15 of the 27 µs in which a 3.4 KB event is verified
+ * and identified. A scanner for the few fields would walk the same bytes, and could disagree with what
+ * the handler gets.
  */
 export function readObject(source: string, body: Uint8Array): JsonObject {
   return parseObject(source, readText(source, body));

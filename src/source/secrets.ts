@@ -12,6 +12,8 @@ export interface SecretRules {
   /** Where the right value is found. */
   readonly where: string;
   readonly mistaken?: Mistaken;
+  /** Whether people make it up themselves, so that it may hold spaces and quotes. */
+  readonly chosen?: boolean;
   /** What else is wrong with it, as the end of the sentence "secrets[0] …". */
   readonly diagnose?: (secret: string) => string | undefined;
 }
@@ -33,10 +35,13 @@ export function secretList(source: string, secrets: Secrets, rules: SecretRules)
   return [...new Set(checked)];
 }
 
-function problemOf(secret: string, { mistaken = {}, diagnose }: SecretRules): string | undefined {
+function problemOf(
+  secret: string,
+  { mistaken = {}, chosen = false, diagnose }: SecretRules,
+): string | undefined {
   if (secret.trim() !== secret) return "begins or ends with whitespace, often a pasted newline: remove it";
-  if (/\s/.test(secret)) return "has whitespace in it: paste it again";
-  if (/^["']|["']$/.test(secret)) return "has quotes around it: remove them";
+  if (!chosen && /\s/.test(secret)) return "has whitespace in it: paste it again";
+  if (!chosen && /^["']|["']$/.test(secret)) return "has quotes around it: remove them";
   for (const [prefix, what] of Object.entries(mistaken)) {
     if (secret.startsWith(prefix)) return `is ${what}, which signs nothing (and should be kept out of here)`;
   }

@@ -43,7 +43,10 @@ describe("Discord", () => {
     const headers = headersOf(Buffer.from(BODY));
     const signature = headers["x-signature-ed25519"]!;
     const other = fc
-      .tuple(fc.nat(127), fc.constantFrom(..."0123456789abcdef"))
+      .tuple(
+        fc.nat(127),
+        fc.integer({ min: 0, max: 15 }).map((digit) => digit.toString(16)),
+      )
       .map(([at, digit]) => signature.slice(0, at) + digit + signature.slice(at + 1));
     await fc.assert(
       fc.asyncProperty(

@@ -39,6 +39,13 @@ describe("GitHub", () => {
   const identify = async (body: string, more: Headers = {}) =>
     identityOf(receive(source, requestOf(body, await headersOf(Buffer.from(body), 0, more))));
 
+  it("accepts the published example", () => {
+    const signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    const request = requestOf("Hello, World!", { "x-hub-signature-256": signature });
+    const published = github({ secrets: "It's a Secret to Everybody" });
+    expect(codeOf(() => published.verify(request, NOW))).toBe("accepted");
+  });
+
   it("agrees with GitHub's own library", async () => {
     const headers = await headersOf(Buffer.from(BODY));
     expect(await verifyByGithub(SECRETS[0], BODY, headers["x-hub-signature-256"]!)).toBe(true);
@@ -85,10 +92,13 @@ describe("GitHub", () => {
     }
   });
 
-  it.each(["ghp_0123456789abcdef", "github_pat_0123456789", "ghs_0123456789abcdef", "-----BEGIN"])(
-    "says so when a token or a key is given for the secret: %s",
-    (secrets) => {
-      expect(refusalOf(() => github({ secrets }))).toMatchObject({ code: "config_invalid" });
-    },
-  );
+  it.each([
+    "ghp_0123456789abcdef",
+    "github_pat_0123456789",
+    "ghs_0123456789abcdef",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "secret\n",
+  ])("says so when a token or a key is given for the secret: %s", (secrets) => {
+    expect(refusalOf(() => github({ secrets }))).toMatchObject({ code: "config_invalid" });
+  });
 });
