@@ -1,6 +1,6 @@
 /** What the adapters of libraries with their own transactions (all but `pg`) have in common. */
 import type { Database, Queryable } from "./database.ts";
-import { aborted, asDatabaseError, exhausted, sqlStateOf } from "./failure.ts";
+import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
 import { asQueryable } from "./queryable.ts";
 
 export interface Bridge<Tx> {
@@ -66,10 +66,10 @@ export function bridge<Tx>({
 }
 
 /**
- * What to throw when the work threw `error` and the transaction ended with `end`. What the work threw
- * is the caller's and stays as it is, unless undoing it failed too: then the connection is gone.
+ * What to throw when the work threw `error` and the transaction ended with `end`. What the work threw is the
+ * caller's and stays as it is, unless it tells of the database; or undoing it failed too: the connection is gone.
  */
 function asTransactionError(error: unknown, end: unknown): unknown {
   if (sqlStateOf(error) === "25P02") return aborted(end);
-  return error === end ? error : asDatabaseError(error);
+  return error === end ? asDatabaseErrorOfWork(error) : asDatabaseError(error);
 }

@@ -11,7 +11,7 @@ export function driverDatabase(client: unknown, connectionTimeoutMs?: number): D
     const isSql = methods(client, "begin", "unsafe", "typed", "listen");
     return isSql ? postgresJsDatabase(client as unknown as PostgresJs<unknown>, options) : undefined;
   }
-  if (methods(client, "query", "exec", "transaction", "listen")) {
+  if (methods(client, "query", "exec", "transaction", "onNotification")) {
     return pgliteDatabase(client as PGliteLike<unknown>);
   }
   // `totalCount` is what a pool has and a single client has not.

@@ -7,14 +7,20 @@ export async function importDriver<Module>(name: string, load: () => Promise<Mod
     return await load();
   } catch (error) {
     if (!isMissing(error, name)) throw error;
-    throw new OncewardError("driver_missing", `The package ${name} is not installed. Run: npm install ${name}`, {
-      cause: error,
-    });
+    throw new OncewardError(
+      "driver_missing",
+      `The package ${name} is not installed. Run: npm install ${name}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
 function isMissing(error: unknown, name: string): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { code?: unknown };
-  return (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") && error.message.includes(`'${name}'`);
+  return (
+    (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") && error.message.includes(`'${name}'`)
+  );
 }

@@ -4,8 +4,8 @@
  */
 import { OncewardError } from "../errors.ts";
 
-/** Socket errors of Node, and the codes postgres.js has for the same. */
-const AWAY = new Set([
+/** Errors of sockets, which do not say whose socket it was. */
+const SOCKET = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
   "EPIPE",
@@ -15,6 +15,11 @@ const AWAY = new Set([
   "EHOSTUNREACH",
   "ENETUNREACH",
   "ENOENT", // a unix socket that is not there
+]);
+
+/** Codes that only a database's client has. */
+const AWAY = new Set([
+  // postgres.js
   "CONNECTION_CLOSED",
   "CONNECTION_ENDED",
   "CONNECTION_DESTROYED",
@@ -26,40 +31,42 @@ const AWAY = new Set([
   "57P05",
   "25P03",
   "53300",
-  // Prisma: not reachable, timed out, closed by the server
+  // Prisma: not reachable, timed out, closed by the server; and its names for what its drivers said
   "P1001",
   "P1002",
   "P1008",
   "P1017",
-]);
-
-/** The words of drivers that give no code. */
-const AWAY_WORDS = /^(Connection terminated|Client has encountered a connection error|Client was closed)/;
-const EXHAUSTED_WORDS = /^timeout exceeded when trying to connect/;
-const NOT_STARTED_WORDS = /Unable to start a transaction in the given time/;
-
-/** Prisma's names for errors of its driver adapters which keep no SQLSTATE. */
-const AWAY_KINDS = new Set([
   "DatabaseNotReachable",
   "ConnectionClosed",
   "SocketTimeout",
   "TooManyConnections",
 ]);
 
+/** The words of drivers that give no code. */
+const AWAY_WORDS = /^(Connection terminated|Client has encountered a connection error|Client was closed)/;
+const EXHAUSTED_WORDS =
+  /^timeout exceeded when trying to connect|Unable to start a transaction in the given time/;
+
 /**
- * An OncewardError (`database_unavailable`, `pool_exhausted`, `transaction_aborted`) where the error
- * says so, else the very same error. Only for errors of our own calls: an ECONNREFUSED that a
- * handler's `fetch` threw looks just like a database's.
+ * An OncewardError (`database_unavailable`, `pool_exhausted`, `transaction_aborted`) where the error says so,
+ * else the very same error. For errors of our own calls.
  */
 export function asDatabaseError(error: unknown): unknown {
+  return meaningOf(error, (code) => SOCKET.has(code));
+}
+
+/** The same for what a handler threw: the ECONNREFUSED of its `fetch` looks just like a database's, and is not. */
+export function asDatabaseErrorOfWork(error: unknown): unknown {
+  return meaningOf(error, () => false);
+}
+
+function meaningOf(error: unknown, isAway: (code: string) => boolean): unknown {
   if (error instanceof OncewardError) return error;
-  const codes = codesOf(error);
-  const message = textOf(error, "message");
-  if (codes.includes("P2024") || EXHAUSTED_WORDS.test(message) || NOT_STARTED_WORDS.test(message)) {
-    return exhausted(error);
-  }
-  const away = codes.find((code) => AWAY.has(code) || AWAY_KINDS.has(code) || /^08...$/.test(code));
-  if (away !== undefined || AWAY_WORDS.test(message)) {
+  const { codes, messages } = signsOf(error);
+  const says = (words: RegExp): boolean => messages.some((message) => words.test(message));
+  if (codes.includes("P2024") || says(EXHAUSTED_WORDS)) return exhausted(error);
+  const away = codes.find((code) => AWAY.has(code) || /^08...$/.test(code) || isAway(code));
+  if (away !== undefined || says(AWAY_WORDS)) {
     return new OncewardError("database_unavailable", `The database does not answer (${away ?? "cut off"}).`, {
       cause: error,
     });
@@ -69,7 +76,9 @@ export function asDatabaseError(error: unknown): unknown {
 
 /** The SQLSTATE of an error of any driver or ORM, where it has one. */
 export function sqlStateOf(error: unknown): string | undefined {
-  return codesOf(error).find((code) => /^[0-9A-Z]{5}$/.test(code) && !/^(P[12]\d{3}|E[A-Z]{4})$/.test(code));
+  return signsOf(error).codes.find(
+    (code) => /^[0-9A-Z]{5}$/.test(code) && !/^(P[12]\d{3}|E[A-Z]{4})$/.test(code),
+  );
 }
 
 export function exhausted(cause?: unknown): OncewardError {
@@ -90,22 +99,23 @@ export function aborted(cause?: unknown): OncewardError {
   );
 }
 
-/** Codes where drivers put them: the error, what caused it, and Prisma's wrapped driver error. */
-function codesOf(error: unknown): string[] {
+/** Codes and messages where drivers put them: the error, what caused it, and Prisma's wrapped driver error. */
+function signsOf(error: unknown): { codes: string[]; messages: string[] } {
   const codes: string[] = [];
+  const messages: string[] = [];
   const look = (value: unknown, depth: number): void => {
     if (typeof value !== "object" || value === null || depth > 4) return;
-    for (const name of ["code", "originalCode", "kind"]) {
-      const code = textOf(value, name);
-      if (code !== "") codes.push(code);
-    }
+    codes.push(
+      ...["code", "originalCode", "kind"].map((name) => textOf(value, name)).filter((code) => code !== ""),
+    );
+    messages.push(textOf(value, "message"));
     look(read(value, "cause"), depth + 1);
     look(read(read(value, "meta"), "driverAdapterError"), depth + 1);
     const several = read(value, "errors"); // AggregateError: every address of a host refused
     if (Array.isArray(several)) for (const one of several.slice(0, 4)) look(one, depth + 1);
   };
   look(error, 0);
-  return codes;
+  return { codes, messages };
 }
 
 function textOf(value: unknown, name: string): string {

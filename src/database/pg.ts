@@ -4,12 +4,13 @@ import { textArrayBinary } from "./array.ts";
 import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database } from "./database.ts";
 import { importDriver } from "./driver.ts";
-import { aborted, asDatabaseError, exhausted, sqlStateOf } from "./failure.ts";
+import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
 import { pgListener } from "./pg-listener.ts";
 import { asQueryable } from "./queryable.ts";
 
 /** A client of `pg`, as far as we use it. Inside a handler it is the transaction: `tx.query(text, values)`. */
 export interface PgClient {
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows its rows, as with `pg` itself
   query<R = Record<string, unknown>>(
     text: string,
     values?: unknown[],
@@ -56,7 +57,10 @@ export function pgDatabase(
   const listener = pgListener(listen ?? own);
   let opened: Promise<PgPool<PgClient>> | undefined;
   const pool = (): Promise<PgPool<PgClient>> => {
-    opened ??= own === undefined ? Promise.resolve(source as PgPool<PgClient>) : openPool(own, max, connectionTimeoutMs);
+    opened ??=
+      own === undefined
+        ? Promise.resolve(source as PgPool<PgClient>)
+        : openPool(own, max, connectionTimeoutMs);
     return opened;
   };
   if (own === undefined) survive(source as PgPool<PgClient>);
@@ -93,10 +97,13 @@ export function pgDatabase(
         const ledger = asQueryable(client);
         await ledger.query("begin isolation level read committed");
         const result = await work(client, ledger).catch(async (error: unknown) => {
-          broken = await client.query("rollback").then(() => false, () => true);
+          broken = await client.query("rollback").then(
+            () => false,
+            () => true,
+          );
           if (sqlStateOf(error) === "25P02") throw aborted(error);
-          // What the work threw is the caller's, unless the connection is gone too.
-          throw broken ? asDatabaseError(error) : error;
+          // What the work threw is the caller's, unless it tells of the database, or the connection is gone too.
+          throw broken ? asDatabaseError(error) : asDatabaseErrorOfWork(error);
         });
         const { command } = await client.query("commit").catch((error: unknown) => {
           throw asDatabaseError(error);
@@ -153,6 +160,9 @@ async function connectWithin(pool: PgPool<PgClient>, timeoutMs: number): Promise
   });
   const client = await Promise.race([connecting, timeout]).finally(() => clearTimeout(timer));
   if (client) return client;
-  connecting.then((late) => late.release(), () => {});
+  connecting.then(
+    (late) => late.release(),
+    () => {},
+  );
   throw exhausted();
 }

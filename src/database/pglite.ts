@@ -6,7 +6,7 @@ import { guardSession, type Session } from "./session.ts";
 
 /** A PGlite instance, as far as we use it; `Tx` is its Transaction. */
 export interface PGliteLike<Tx> extends Session<Tx> {
-  listen(channel: string, onNotify: (payload: string) => void): Promise<() => Promise<void>>;
+  onNotification(onNotify: (channel: string, payload: string) => void): () => void;
 }
 
 /**
@@ -22,7 +22,12 @@ export function pgliteDatabase<Tx>(db: PGliteLike<Tx>): Database<Tx> {
       begin: (work) => db.transaction(work),
     }),
     single: true,
-    listen: (channel, onNotify) => db.listen(`"${channel.replaceAll('"', '""')}"`, onNotify),
+    async listen(channel, onNotify) {
+      // Not its `listen`, which misreads quoted names. Its UNLISTEN would silence other listeners of the channel.
+      await db.exec(`listen "${channel.replaceAll('"', '""')}"`);
+      const stop = db.onNotification((from, payload) => from === channel && onNotify(payload));
+      return async () => stop();
+    },
     close: async () => {},
   };
 }

@@ -15,7 +15,11 @@ export function asQueryable(tx: unknown): Queryable {
   if (isOurs(tx)) return tx;
   const isPg = has(tx, "query", "getTypeParser");
   const run =
-    prismaRun(tx) ?? kyselyRun(tx) ?? drizzleRun(tx) ?? postgresJsRun(tx) ?? (isPg ? pgRun(tx) : queryRun(tx));
+    prismaRun(tx) ??
+    kyselyRun(tx) ??
+    drizzleRun(tx) ??
+    postgresJsRun(tx) ??
+    (isPg ? pgRun(tx) : queryRun(tx));
   if (!run) {
     throw new OncewardError(
       "config_invalid",
@@ -45,7 +49,11 @@ export function queryable(run: Run, binaryArrays = false): Queryable {
 const ours = new WeakSet<object>();
 
 function isOurs(tx: unknown): tx is Queryable {
-  return typeof tx === "object" && tx !== null && (ours.has(tx) || has(tx, "query", "transaction", "close") && "single" in tx);
+  return (
+    typeof tx === "object" &&
+    tx !== null &&
+    (ours.has(tx) || (has(tx, "query", "transaction", "close") && "single" in tx))
+  );
 }
 
 /** Oids of json and jsonb. */

@@ -5,12 +5,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
 
-type Method = (...args: never[]) => Promise<unknown>;
-
 /** The methods that wait for an open transaction. */
 export interface Session<Tx> {
-  query: Method;
-  exec: Method;
+  query: (...args: never[]) => Promise<unknown>;
+  exec: (script: string, ...options: never[]) => Promise<unknown>;
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
 

@@ -1,0 +1,4 @@
+import type { Database } from "./database.ts";
+export function embeddedDatabase(): Database {
+  throw new Error();
+}

@@ -1,0 +1,58 @@
+/** From whatever the application has to a Database. */
+import { OncewardError } from "../errors.ts";
+import type { Database } from "./database.ts";
+import { driverDatabase } from "./driver-database.ts";
+import { embeddedDatabase } from "./embedded.ts";
+import { pgDatabase } from "./pg.ts";
+
+/**
+ * Nothing: the embedded Postgres in ./.onceward/db. A connection URL, a `pg.Pool`, a `sql` of postgres.js or a
+ * PGlite instance: through that driver. A Database, as every adapter makes one, is returned as it is.
+ */
+export function openDatabase(input?: unknown): Database {
+  if (input === undefined) return embeddedDatabase();
+  if (typeof input === "string") return pgDatabase(checkUrl(input));
+  const database = isDatabase(input) ? input : driverDatabase(input);
+  if (database) return database;
+  throw new OncewardError(
+    "config_invalid",
+    "`database` is none that Onceward knows. It takes a URL (postgres://…), a pg.Pool, a sql of postgres.js, a " +
+      "PGlite instance, or what drizzleDatabase(db), kyselyDatabase(db) or prismaDatabase(prisma) returns; left " +
+      "out, an embedded Postgres." +
+      hint(input),
+  );
+}
+
+function isDatabase(input: unknown): input is Database {
+  if (typeof input !== "object" || input === null) return false;
+  const { query, transaction, close, single } = input as Partial<Database>;
+  return (
+    typeof query === "function" &&
+    typeof transaction === "function" &&
+    typeof close === "function" &&
+    typeof single === "boolean"
+  );
+}
+
+/** What was probably meant. */
+function hint(input: unknown): string {
+  if (typeof input !== "object" || input === null) return "";
+  if ("$queryRawUnsafe" in input) return " This is a PrismaClient: wrap it with prismaDatabase(prisma).";
+  if ("withoutPlugins" in input) return " This is a Kysely: wrap it with kyselyDatabase(db).";
+  if ("$client" in input) return " This is a Drizzle: wrap it with drizzleDatabase(db).";
+  if ("getTypeParser" in input)
+    return " This is a single client: give its pool, since tasks run beside each other.";
+  return "";
+}
+
+/** The URL itself is never shown: it holds a password. */
+function checkUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === "postgres:" || url?.protocol === "postgresql:") return text;
+  throw new OncewardError(
+    "config_invalid",
+    "The database URL cannot be read. It looks like postgres://user:password@host:5432/name; in the password " +
+      "write # / ? @ : % as %23 %2F %3F %40 %3A %25." +
+      (text.trim() === "" ? " It is empty: is the environment variable set?" : ""),
+  );
+}
