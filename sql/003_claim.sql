@@ -23,7 +23,7 @@ begin
   if lapsed is not null then
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
     select t.scope, t.key, at, 'lapsed', t.attempt, 'the lease of ' || coalesce(t.held_by, 'its worker') || ' ran out'
-    from onceward.task t where t.scope = in_scope and t.key = any (lapsed);
+    from unnest(lapsed) as k(key) join onceward.task t on t.scope = in_scope and t.key = k.key;
   end if;
 
   with taken as (
@@ -39,7 +39,9 @@ begin
       reason = case when t.tries < t.max_tries then t.reason
         else 'gave up: ' || t.tries || ' attempts ended without an answer'
           || coalesce('; the last known failure: ' || t.reason, '') end
-    where t.scope = in_scope and t.key = any (in_keys)
+    -- A join with the keys, one probe each; `key = any (…)` is planned as a walk over the whole scope.
+    from unnest(in_keys) as k(key)
+    where t.scope = in_scope and t.key = k.key
     returning t.*
   ), dead as (
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
