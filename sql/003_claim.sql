@@ -14,7 +14,7 @@ create function onceward.steps(scope text, key text) returns jsonb
 -- Steps come along only where an earlier attempt can have left some.
 create function onceward.take(in_scope text, in_keys text[], lapsed text[], lease interval, worker text)
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   at timestamptz := onceward.now();
@@ -23,7 +23,8 @@ begin
   if lapsed is not null then
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
     select t.scope, t.key, at, 'lapsed', t.attempt, 'the lease of ' || coalesce(t.held_by, 'its worker') || ' ran out'
-    from unnest(lapsed) as k(key) join onceward.task t on t.scope = in_scope and t.key = k.key;
+    from (select in_scope as scope, k.key from unnest(lapsed) as k(key) offset 0) k
+    join onceward.task t on t.scope = k.scope and t.key = k.key;
   end if;
 
   with taken as (
@@ -39,9 +40,10 @@ begin
       reason = case when t.tries < t.max_tries then t.reason
         else 'gave up: ' || t.tries || ' attempts ended without an answer'
           || coalesce('; the last known failure: ' || t.reason, '') end
-    -- A join with the keys, one probe each; `key = any (…)` is planned as a walk over the whole scope.
-    from unnest(in_keys) as k(key)
-    where t.scope = in_scope and t.key = k.key
+    -- One probe a key. With `scope = in_scope`, or `key = any (in_keys)`, a planner that knows nothing of
+    -- the table yet walks over the whole scope, finished tasks included.
+    from (select in_scope as scope, k.key from unnest(in_keys) as k(key) offset 0) k
+    where t.scope = k.scope and t.key = k.key
     returning t.*
   ), dead as (
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
@@ -407,7 +409,7 @@ $fn$;
 --   ["renewed" | "lost", …]
 create function onceward.renew_many(scopes text[], keys text[], attempts text[], lease text default '60 seconds')
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   answers jsonb;

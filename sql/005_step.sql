@@ -7,7 +7,7 @@
 create function onceward.step_save_many(
   scopes text[], keys text[], attempts text[], names text[], states text[], "values" text[] default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   saved bigint[];
