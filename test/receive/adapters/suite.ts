@@ -132,6 +132,18 @@ export function adapterSuite(adapter: AdapterCase): void {
       }
     });
 
+    it.each(["identity", "Identity", ""])(
+      "takes what is encoded as %j, which is not at all",
+      async (encoding) => {
+        const reply = await send(port, {
+          body: Buffer.from("{}"),
+          headers: { "content-encoding": encoding },
+        });
+        expect(reply.status).toBe(200);
+        expect(Buffer.from(receiver.received[0]!.body).toString()).toBe("{}");
+      },
+    );
+
     it("takes exactly maxBytes", async () => {
       const body = randomBytes(maxBytes);
       expect((await send(port, { body })).status).toBe(200);
