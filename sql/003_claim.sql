@@ -153,7 +153,8 @@ begin
     select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key;
   end if;
   return jsonb_strip_nulls(jsonb_build_object('outcome', t.state, 'state', t.state, 'reason', t.reason,
-    'due_in_ms', greatest(0, ceil(extract(epoch from t.due_at - onceward.now()) * 1000))));
+    'due_in_ms', case when t.due_at < 'infinity' then
+      greatest(0, ceil(extract(epoch from t.due_at - onceward.now()) * 1000)) end));
 end
 $fn$;
 
@@ -181,8 +182,8 @@ declare
   quota integer;
   found_scopes text[] := '{}';
   found_lanes text[] := '{}';
-  lane text;
-  s text;
+  lane text collate "C"; -- compared as the index orders scopes, whatever the database's own order is
+  s text collate "C";
   got integer;
   allowed integer;
   taken jsonb := '{}'; -- in this call, by lane
@@ -194,11 +195,12 @@ declare
 begin
   -- 1. Which scopes have unfinished tasks, from `after` on.
   <<walk>>
-  for lane in select l.lane from unnest(lanes) as l(lane) order by l.lane collate "C" loop
+  -- With the '/' as lanes end in the index: 'stripe-eu' stands before 'stripe/…'.
+  for lane in select l.lane from unnest(lanes) as l(lane) order by (l.lane || '/') collate "C" loop
     s := null;
-    if after is not null and after >= lane and (after = lane or starts_with(after, lane || '/')) then
+    if after = lane or starts_with(after, lane || '/') then
       s := after;
-    elsif after is not null and after > lane then
+    elsif after || '/' > lane || '/' then
       continue;
     end if;
     loop
@@ -246,8 +248,8 @@ begin
           end if;
         end if;
       end if;
-      if round = 1 and want <= 0 and stopped is null and i < cardinality(found_scopes) then
-        stopped := found_scopes[i];
+      if round = 1 and want <= 0 and i < cardinality(found_scopes) then
+        stopped := found_scopes[i]; -- also where the walk stopped later: those between have had nothing yet
       end if;
     end loop;
     exit when want <= 0 or cardinality(found_scopes) = 1;
@@ -262,7 +264,8 @@ begin
     end loop;
   end if;
   return jsonb_build_object('tasks', tasks, 'after', stopped,
-    'next_in_ms', ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000));
+    'next_in_ms', case when next_due is not null then
+      ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000) end);
 end
 $fn$;
 
@@ -340,6 +343,7 @@ begin
     exit when p is null;
     select k.due_at into one from onceward.task k
     where k.scope = in_scope and k.priority = p and k.due_at is not null and k.due_at > at
+      and k.due_at < 'infinity' -- that one waits for a signal
     order by k.due_at limit 1;
     soonest := least(soonest, one);
     exit when p = -32768;

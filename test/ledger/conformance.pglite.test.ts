@@ -1,0 +1,12 @@
+import { PGlite, type Transaction } from "@electric-sql/pglite";
+import { pgliteDatabase } from "../../src/database/pglite.ts";
+import { ledgerSuite } from "./conformance.ts";
+
+ledgerSuite<Transaction>("PGlite", async () => {
+  const db = await PGlite.create();
+  return {
+    database: pgliteDatabase(db),
+    run: (tx, statement) => tx.query(statement),
+    end: () => db.close(),
+  };
+});

@@ -1,0 +1,128 @@
+import { expect, it } from "vitest";
+import type { Suite } from "../conformance.ts";
+import { claimDue, claimOne, freshLane, keysOf, minute, stateOf } from "../support.ts";
+
+export function finishSuite(suite: () => Suite): void {
+  it("completes many at once, with results, and says which were lost", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    for (const key of ["a", "b", "c"]) await ledger.recordAndClaim({ scope, key });
+    const result = JSON.stringify({ text: 'it\'s "done" \\ ü' });
+    const claims = [
+      { scope, key: "c", attempt: 1, result },
+      { scope, key: "b", attempt: 2 },
+      { scope, key: "none", attempt: 1 },
+      { scope, key: "a", attempt: 1 },
+    ];
+    expect(await verbs.complete(claims)).toEqual(["done", "lost", "lost", "done"]);
+    expect(await verbs.look({ scope, key: "c" })).toMatchObject({ state: "done", due_at: null, result });
+    expect(await verbs.look({ scope, key: "a" })).toMatchObject({ state: "done", result: null });
+    expect(await verbs.look({ scope, key: "b" })).toMatchObject({ state: "running", attempt: 1 });
+    expect(await verbs.complete(claims.slice(0, 1))).toEqual(["lost"]);
+  });
+
+  it("tries again after a backoff that grows, and keeps the reason", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "k" });
+    const waits: number[] = [];
+    for (let attempt = 1; attempt <= 6; attempt++) {
+      const failed = { scope, key: "k", attempt, reason: `broken ${attempt}`, retry: "backoff" as const };
+      expect(await verbs.fail([failed])).toEqual(["waiting"]);
+      const known = await verbs.look({ scope, key: "k" });
+      expect(known).toMatchObject({ state: "waiting", reason: `broken ${attempt}`, tries: attempt });
+      waits.push(new Date(known?.["due_at"] as string).getTime() - (await clock.now()));
+      expect(await claimDue(ledger, scope)).toEqual([]);
+      await clock.advance(waits.at(-1)! + 1);
+      expect(keysOf(await claimDue(ledger, scope))).toEqual(["k"]);
+    }
+    // 2 s doubled each time, of which up to a half is taken off.
+    for (const [i, wait] of waits.entries()) {
+      expect(wait).toBeLessThanOrEqual(2_000 * 2 ** i);
+      expect(wait).toBeGreaterThan(2_000 * 2 ** i * 0.5 - 1_000);
+    }
+  });
+
+  it("tries again exactly when told, never, or parks it as unknown", async () => {
+    const { ledger, verbs, clock, bench } = suite();
+    const scope = freshLane();
+    for (const key of ["after", "never", "unknown"]) await ledger.recordAndClaim({ scope, key });
+    const outcomes = await verbs.fail([
+      { scope, key: "after", attempt: 1, reason: "busy", retry: { afterMs: 5 * minute } },
+      { scope, key: "never", attempt: 1, reason: "no such customer", retry: "never" },
+      { scope, key: "unknown", attempt: 1, reason: "was it sent?", retry: "unknown" },
+      { scope, key: "none", attempt: 1, reason: "", retry: "never" },
+    ]);
+    expect(outcomes).toEqual(["waiting", "dead", "unknown", "lost"]);
+    await clock.advance(5 * minute - 10_000);
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    await clock.advance(10_001);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["after"]);
+    expect(await verbs.look({ scope, key: "never" })).toMatchObject({ state: "dead", reason: "no such customer" });
+    expect(await stateOf(bench, scope, "unknown")).toBe("unknown");
+  });
+
+  it("gives up when the tries are used up", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "k", maxTries: 2 });
+    const failed = { scope, key: "k", reason: "still broken", retry: "backoff" as const };
+    expect(await verbs.fail([{ ...failed, attempt: 1 }])).toEqual(["waiting"]);
+    await clock.advance(minute);
+    await claimOne(ledger, scope, "k");
+    expect(await verbs.fail([{ ...failed, attempt: 2 }])).toEqual(["dead"]);
+    const known = await verbs.look({ scope, key: "k" });
+    expect(known).toMatchObject({ state: "dead", reason: "still broken", tries: 2, due_at: null });
+    expect((known?.["log"] as { what: string }[]).map((one) => one.what)).toEqual(["failed", "dead"]);
+  });
+
+  it("keeps a reason that Postgres cannot keep, as far as it can", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "k" });
+    const reason = `NUL \0, lone \uD800, and long: ${"x".repeat(5_000)}`;
+    expect(await verbs.fail([{ scope, key: "k", attempt: 1, reason, retry: "never" }])).toEqual(["dead"]);
+    const kept = (await verbs.look({ scope, key: "k" }))?.["reason"] as string;
+    expect(kept).toContain("NUL \uFFFD, lone \uFFFD, and long: xxx");
+    expect(kept).toHaveLength(2_000);
+  });
+
+  it("gives a claim back without using up a try", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "k", maxTries: 1 });
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      expect(await verbs.defer({ scope, key: "k", attempt })).toBe("waiting");
+      const again = await claimOne(ledger, scope, "k");
+      expect(again).toMatchObject({ attempt: attempt + 1, tries: 1 });
+    }
+    expect(await verbs.defer({ scope, key: "k", attempt: 4 }, { delayMs: minute })).toBe("waiting");
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    await clock.advance(minute + 1);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["k"]);
+    const at = new Date((await clock.now()) + 10 * minute);
+    expect(await verbs.defer({ scope, key: "k", attempt: 5 }, { at })).toBe("waiting");
+    expect(new Date((await verbs.look({ scope, key: "k" }))?.["due_at"] as string)).toEqual(at);
+    expect(await verbs.defer({ scope, key: "k", attempt: 5 })).toBe("lost");
+  });
+
+  it("cancels what waits or runs, and fences off the run", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    await ledger.record({ scope, key: "waits" });
+    await ledger.recordAndClaim({ scope, key: "runs" });
+    await ledger.recordAndClaim({ scope, key: "done" });
+    await ledger.complete({ scope, key: "done", attempt: 1 });
+    expect(await verbs.cancel({ scope, key: "waits" })).toEqual({ outcome: "cancelled" });
+    const reason = { reason: "the order was withdrawn", actor: "ann" };
+    expect(await verbs.cancel({ scope, key: "runs" }, reason)).toEqual({ outcome: "cancelled" });
+    expect(await verbs.cancel({ scope, key: "runs" })).toEqual({ outcome: "cancelled" });
+    expect(await verbs.cancel({ scope, key: "done" })).toEqual({ outcome: "done" });
+    expect(await verbs.cancel({ scope, key: "none" })).toEqual({ outcome: "missing" });
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    expect(await verbs.complete([{ scope, key: "runs", attempt: 1 }])).toEqual(["lost"]);
+    const known = await verbs.look({ scope, key: "runs" });
+    expect(known).toMatchObject({ state: "cancelled", reason: reason.reason });
+    expect(known?.["log"]).toMatchObject([{ what: "cancelled", actor: "ann" }]);
+  });
+}

@@ -1,0 +1,160 @@
+import { expect, it } from "vitest";
+import type { Suite } from "../conformance.ts";
+import { claimDue, claimOne, freshLane, minute } from "../support.ts";
+
+const day = 24 * 60 * minute;
+
+export function recoverSuite(suite: () => Suite): void {
+  it("replays what gave up, with its tries given back and its steps kept", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    const task = { scope, key: "k" };
+    await ledger.recordAndClaim({ ...task, maxTries: 1, body: "body" });
+    await verbs.saveSteps([{ ...task, attempt: 1, name: "render", state: "done", value: "1" }]);
+    await verbs.fail([{ ...task, attempt: 1, reason: "broken", retry: "backoff" }]);
+    const replayed = await verbs.replay([task, { scope, key: "none" }], { actor: "ann", reason: "mended" });
+    expect(replayed).toEqual([{ outcome: "replayed" }, { outcome: "missing" }]);
+    const again = await claimOne(ledger, scope, "k");
+    expect(again).toMatchObject({ generation: 1, tries: 1, maxTries: 1, body: "body" });
+    expect(again.attempt).toBeGreaterThan(1);
+    expect(again.steps).toMatchObject([{ name: "render", state: "done" }]);
+    expect(await verbs.complete([{ ...task, attempt: 1 }])).toEqual(["lost"]);
+    expect(await verbs.complete([again])).toEqual(["done"]);
+    const log = (await verbs.look(task))?.["log"] as { what: string }[];
+    expect(log.map((one) => one.what)).toEqual(["dead", "replayed"]);
+    expect(log[1]).toMatchObject({ actor: "ann", detail: "mended" });
+  });
+
+  it("replays what is ignored, cancelled, unknown, or waits for later", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    await ledger.record({ scope, key: "ignored", ignored: "no handler" });
+    await ledger.record({ scope, key: "cancelled" });
+    await verbs.cancel({ scope, key: "cancelled" });
+    await ledger.recordAndClaim({ scope, key: "unknown" });
+    await verbs.fail([{ scope, key: "unknown", attempt: 1, reason: "?", retry: "unknown" }]);
+    await ledger.record({ scope, key: "later", delayMs: day });
+    await ledger.recordAndClaim({ scope, key: "running" });
+    await ledger.recordAndClaim({ scope, key: "lapsed" });
+    const keys = ["ignored", "cancelled", "unknown", "later"];
+    const tasks = [...keys, "running"].map((key) => ({ scope, key }));
+    const outcomes = (await verbs.replay(tasks)).map((one) => one.outcome);
+    expect(outcomes).toEqual(["replayed", "replayed", "replayed", "replayed", "running"]);
+    const claimed = await claimDue(ledger, scope);
+    expect(claimed.map((task) => task.key).toSorted()).toEqual(keys.toSorted());
+    await clock.advance(minute + 1);
+    expect(await verbs.replay([{ scope, key: "lapsed" }])).toEqual([{ outcome: "replayed" }]);
+    expect(await verbs.complete([{ scope, key: "lapsed", attempt: 1 }])).toEqual(["lost"]);
+  });
+
+  it("leaves what is done alone, unless a new generation is asked for by name", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    const task = { scope, key: "k" };
+    await ledger.recordAndClaim(task);
+    await verbs.saveSteps([{ ...task, attempt: 1, name: "a", state: "done", value: "1" }]);
+    await verbs.complete([{ ...task, attempt: 1, result: '"first"' }]);
+    expect(await verbs.replay([task])).toEqual([{ outcome: "done" }]);
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    expect(await verbs.replay([task], { again: true })).toEqual([{ outcome: "replayed again" }]);
+    const again = await claimOne(ledger, scope, "k");
+    expect(again).toMatchObject({ generation: 2, tries: 1, steps: [] });
+    await verbs.complete([again]);
+    // The second run returned nothing, and what the first one returned is not its result.
+    expect(await verbs.look(task)).toMatchObject({ state: "done", generation: 2, result: null, steps: [] });
+  });
+
+  it("prunes payloads first and keys later, and knows a late duplicate meanwhile", async () => {
+    const { ledger, verbs, clock } = suite();
+    const lane = freshLane();
+    const scope = `${lane}/a`;
+    for (const key of ["done", "dead", "unknown"]) await ledger.recordAndClaim({ scope, key, body: "personal" });
+    await verbs.complete([{ scope, key: "done", attempt: 1, result: "1" }]);
+    await verbs.fail([
+      { scope, key: "dead", attempt: 1, reason: "broken", retry: "never" },
+      { scope, key: "unknown", attempt: 1, reason: "?", retry: "unknown" },
+    ]);
+    await ledger.record({ scope, key: "waits", delayMs: 1000 * day });
+    expect(await verbs.prune({ lane })).toEqual({ payloads: 0, keys: 0 });
+    await clock.advance(91 * day);
+    expect(await verbs.prune({ lane: "nobody" })).toEqual({ payloads: 0, keys: 0 });
+    expect(await verbs.prune({ lane })).toEqual({ payloads: 1, keys: 0 });
+    expect(await verbs.payload({ scope, key: "done" })).toBe(null);
+    expect(await verbs.payload({ scope, key: "dead" })).toBe("personal"); // Somebody may still revive it.
+    expect(await verbs.replay([{ scope, key: "done" }], { again: true })).toEqual([{ outcome: "pruned" }]);
+    expect(await ledger.record({ scope, key: "done" })).toEqual({ outcome: "duplicate", state: "done" });
+    await clock.advance(310 * day);
+    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 1 });
+    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 1 });
+    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 0 });
+    expect(await verbs.look({ scope, key: "done" })).toBe(null);
+    expect(await verbs.look({ scope, key: "unknown" })).toMatchObject({ state: "unknown" });
+    expect(await verbs.look({ scope, key: "waits" })).toMatchObject({ state: "waiting" });
+  });
+
+  it("keeps keys as long as a sender may repeat, unless that is overridden", async () => {
+    const { ledger, verbs, clock } = suite();
+    const lane = freshLane();
+    await ledger.recordAndClaim({ scope: lane, key: "k" });
+    await ledger.complete({ scope: lane, key: "k", attempt: 1 });
+    await clock.advance(2 * day);
+    const soon = { lane, keysOlderThanMs: day, payloadsOlderThanMs: day };
+    await expect(verbs.prune(soon)).rejects.toMatchObject({ code: "value_invalid" });
+    expect(await verbs.look({ scope: lane, key: "k" })).not.toBe(null);
+    expect(await verbs.prune({ ...soon, override: true })).toEqual({ payloads: 1, keys: 1 });
+  });
+
+  it("looks at what it does not know, and finds nothing", async () => {
+    const { verbs } = suite();
+    expect(await verbs.look({ scope: "none", key: "none" })).toBe(null);
+    expect(await verbs.payload({ scope: "none", key: "none" })).toBe(null);
+    expect(await verbs.signals({ scope: "none", key: "none" })).toEqual({});
+  });
+
+  it("counts what waits, runs and is parked", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    for (const key of ["runs", "dead", "done"]) await ledger.recordAndClaim({ scope, key });
+    await ledger.fail({ scope, key: "dead", attempt: 1, reason: "broken", retry: "never" });
+    await ledger.complete({ scope, key: "done", attempt: 1 });
+    await ledger.record({ scope, key: "due" });
+    await ledger.record({ scope, key: "later", delayMs: 10 * minute });
+    await ledger.record({ scope, key: "ignored", ignored: "no handler" });
+    await clock.advance(1_000);
+    const stats = await verbs.stats();
+    const here = stats.unfinished.find((one) => one.scope === scope);
+    expect(here).toMatchObject({ due: 1, later: 1, running: 1 });
+    expect(here?.oldest_due_ms).toBeGreaterThanOrEqual(1_000);
+    expect(here?.oldest_running_ms).toBeGreaterThanOrEqual(1_000);
+    expect(stats.parked.filter((one) => one.scope === scope)).toEqual([
+      { scope, state: "dead", count: 1 },
+      { scope, state: "ignored", count: 1 },
+    ]);
+  });
+
+  it("knows which workers are there", async () => {
+    const { verbs, clock, bench } = suite();
+    const [a, b] = [freshLane(), freshLane()];
+    const there = async (): Promise<unknown> => {
+      const { rows } = await bench.database.query(
+        "select jsonb_agg(to_jsonb(w.lanes) order by id) as lanes from onceward.worker w where id in ($1::text, $2::text)",
+        [a, b],
+      );
+      return rows[0]?.["lanes"];
+    };
+    expect(await verbs.hello(a, ["stripe"])).toBe("hello");
+    expect(await verbs.hello(a, ["stripe", "job/mail"])).toBe("hello");
+    expect(await verbs.hello(b, ["x"])).toBe("hello");
+    expect(await there()).toEqual([["stripe", "job/mail"], ["x"]]);
+    expect(await verbs.goodbye(b)).toBe("goodbye");
+    expect(await there()).toEqual([["stripe", "job/mail"]]);
+    await clock.advance(day + 1);
+    await verbs.hello(b, ["x"]);
+    expect(await there()).toEqual([["x"]]);
+  });
+
+  it("wakes those who listen, lane by lane", async () => {
+    const { verbs } = suite();
+    expect(await verbs.wake(["stripe", "job/mail"])).toBe(2);
+  });
+}
