@@ -40,6 +40,9 @@ create function onceward.record_many(
 declare
   fresh bigint[];
 begin
+  if cardinality(keys) = 0 then
+    return '[]';
+  end if;
   with item as materialized (
     select u.i, u.scope, u.key, u.type, u.body, u.fingerprint, u.o::jsonb as o
     from unnest(scopes, keys, bodies, types, fingerprints, options)

@@ -428,11 +428,11 @@ begin
     update onceward.task t set due_at = onceward.now() + lease::interval
     from held where t.scope = held.scope and t.key = held.key
   )
-  select jsonb_agg(case
+  select coalesce(jsonb_agg(case
       when held.i is not null then 'renewed'
       when exists (select from onceward.task t where t.scope = item.scope and t.key = item.key
         and t.attempt = item.attempt and t.state = 'running') then 'renewed'
-      else 'lost' end order by item.i)
+      else 'lost' end order by item.i), '[]')
   into answers
   from item left join held on held.i = item.i;
   return answers;

@@ -54,7 +54,7 @@ begin
   if cardinality(done) = cardinality(keys) then
     return (select jsonb_agg('done'::text) from generate_series(1, cardinality(keys)));
   end if;
-  return (select jsonb_agg(case when i = any (done) then 'done' else 'lost' end order by i)
+  return (select coalesce(jsonb_agg(case when i = any (done) then 'done' else 'lost' end order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;
@@ -115,7 +115,7 @@ begin
   if groups is not null then
     perform onceward.release_groups(in_groups, groups);
   end if;
-  return (select jsonb_agg(coalesce(states ->> i::text, 'lost') order by i)
+  return (select coalesce(jsonb_agg(coalesce(states ->> i::text, 'lost') order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;

@@ -30,7 +30,7 @@ begin
       where s.state <> 'done'
   )
   select array_agg(h.i) into saved from held h;
-  return (select jsonb_agg(case when i = any (saved) then 'saved' else 'lost' end order by i)
+  return (select coalesce(jsonb_agg(case when i = any (saved) then 'saved' else 'lost' end order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;

@@ -27,6 +27,9 @@ begin
       when t.state = 'done' then 'replayed again'
       else 'replayed'
     end;
+    if outcome = 'replayed again' then
+      delete from onceward.result r where r.scope = t.scope and r.key = t.key;
+    end if;
     if outcome like 'replayed%' then
       update onceward.task k set state = 'waiting', due_at = onceward.now(), finished_at = null, tries = 0,
         behind = null, attempt = k.attempt + 1,
