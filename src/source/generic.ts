@@ -28,7 +28,7 @@ export interface SignedOptions {
   timestamp?: {
     /** The header with the Unix time in seconds, in lower case. */
     header: string;
-    /** What is signed in front of the body: `(time) => `${time}.`` for most. */
+    /** What is signed in front of the body; for most senders the time and a full stop. */
     signed: (timestamp: string) => string;
     /** In either direction, in seconds. Default 300. */
     tolerance?: number;

@@ -28,7 +28,8 @@ export type StripeThinEvent<N extends Notification = Notification> = Omit<
 };
 
 /** The body is verified, yet a path is all that we follow: no host, no query, no way up. */
-const API_PATH = /^\/v[12](?:\/[A-Za-z0-9_-]+)+$/;
+const API_PATH = /^\/v[12](?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9_.~:@+%-]+)+$/;
+const WRITTEN_OTHERWISE = /%2e|%2f|%5c/i;
 
 export async function withRelatedObject(
   source: string,
@@ -37,7 +38,7 @@ export async function withRelatedObject(
 ): Promise<JsonObject> {
   const url = at(event, "related_object", "url");
   if (url === undefined || url === null) return { ...event, relatedObject: null };
-  if (typeof url !== "string" || !API_PATH.test(url))
+  if (typeof url !== "string" || !API_PATH.test(url) || WRITTEN_OTHERWISE.test(url))
     throw unreadable(source, "its related_object.url is not a path of the API");
   if (client === undefined) {
     throw new OncewardError(

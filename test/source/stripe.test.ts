@@ -261,6 +261,17 @@ describe("a thin event of Stripe", () => {
     }
   });
 
+  it("is followed to an object whose id the user chose", async () => {
+    const client = { rawRequest: (_: string, path: string) => Promise.resolve({ path }) };
+    const event = {
+      ...thin,
+      related_object: { id: "x", type: "coupon", url: "/v1/coupons/25.5%25-off:2026" },
+    };
+    expect(await stripe({ secrets: SECRETS, client }).parse(bytes(event), thin)).toMatchObject({
+      relatedObject: { path: "/v1/coupons/25.5%25-off:2026" },
+    });
+  });
+
   it("says what is missing where there is no client", async () => {
     await expect(async () => source.parse(bytes(thin), thin)).rejects.toMatchObject({
       code: "config_invalid",
@@ -278,6 +289,13 @@ describe("a thin event of Stripe", () => {
     "https://evil.example/v1/x",
     "//evil.example/v1/x",
     "/v1/../v2/x",
+    "/v1/..",
+    "/v1/a/./b",
+    "/v1/%2e%2e/x",
+    "/v1/a%2Fb",
+    "/v1/a b",
+    "/v1//x",
+
     "/v1/customers/cus_1?expand=x",
     "/x",
     "",
