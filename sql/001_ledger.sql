@@ -157,8 +157,10 @@ create table onceward.machine (
   subject text collate "C" not null,
   state text collate "C" not null,
   version integer not null,
-  since timestamptz not null,
-  primary key (name, subject)
+  since timestamptz not null,           -- when it entered this state
+  timers text[] collate "C" not null default '{}', -- the tasks that move it if it stays, soonest first
+  primary key (name, subject),
+  constraint machine_subject_length check (octet_length(subject) between 1 and 512)
 );
 
 create table onceward.move (

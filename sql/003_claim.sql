@@ -11,14 +11,15 @@ create function onceward.steps(scope text, key text) returns jsonb
 
 -- Claims tasks of one scope whose rows the caller has locked and found due; `lapsed` are those among
 -- them whose lease ran out. What has used up its tries is dead instead: each ended without an answer.
--- Steps come along only where an earlier attempt can have left some.
+-- Steps come along only where an earlier attempt can have left some. Each is JSON text: built once and
+-- passed on as it is, since every jsonb on the way would copy the payload again.
 create function onceward.take(in_scope text, in_keys text[], lapsed text[], lease interval, worker text)
-  returns jsonb
+  returns text[]
   language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   at timestamptz := onceward.now();
-  tasks jsonb;
+  tasks text[];
 begin
   if lapsed is not null then
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
@@ -49,10 +50,10 @@ begin
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
     select taken.scope, taken.key, at, 'dead', taken.attempt, taken.reason from taken where taken.state = 'dead'
   )
-  select jsonb_agg(jsonb_build_object('scope', t.scope, 'key', t.key, 'type', t.type, 'attempt', t.attempt,
+  select array_agg(json_build_object('scope', t.scope, 'key', t.key, 'type', t.type, 'attempt', t.attempt,
       'generation', t.generation, 'tries', t.tries, 'max_tries', t.max_tries, 'serial', t.serial,
-      'created_at', t.created_at, 'body', p.body, 'bytes', p.bytes,
-      'steps', case when t.attempt > 1 then onceward.steps(t.scope, t.key) end)
+      'created_at', t.created_at, 'claimed_at', at, 'body', p.body, 'bytes', p.bytes,
+      'steps', case when t.attempt > 1 then onceward.steps(t.scope, t.key) end)::text
     order by t.created_at, t.key)
   into tasks
   from taken t
@@ -61,7 +62,7 @@ begin
     where p.scope = t.scope and p.key = t.key offset 0
   ) p on true
   where t.state = 'running';
-  return coalesce(tasks, '[]');
+  return coalesce(tasks, '{}');
 end
 $fn$;
 
@@ -135,7 +136,7 @@ create function onceward.claim(
   as $fn$
 declare
   t onceward.task;
-  taken jsonb;
+  taken text[];
 begin
   -- Waits for a row that somebody is changing right now, then looks at the clock.
   select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key for update;
@@ -146,8 +147,8 @@ begin
     if t.serial is null or onceward.admit(t) then
       taken := onceward.take(t.scope, array[t.key], case when t.state = 'running' then array[t.key] end,
         lease::interval, worker);
-      if jsonb_array_length(taken) = 1 then
-        return jsonb_build_object('outcome', 'claimed', 'attempt', taken -> 0 -> 'attempt', 'task', taken -> 0);
+      if cardinality(taken) = 1 then
+        return jsonb_build_object('outcome', 'claimed', 'attempt', t.attempt + 1, 'task', taken[1]::jsonb);
       end if;
     end if;
     select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key;
@@ -172,7 +173,7 @@ $fn$;
 create function onceward.claim_due(
   lanes text[], max text default '10', lease text default '60 seconds', worker text default null,
   after text default null, limits text default null
-) returns jsonb
+) returns json
   language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
@@ -187,8 +188,8 @@ declare
   got integer;
   allowed integer;
   taken jsonb := '{}'; -- in this call, by lane
-  tasks jsonb := '[]';
-  batch jsonb;
+  tasks text[] := '{}';
+  batch text[];
   next_due timestamptz;
   next_of timestamptz;
   stopped text;
@@ -236,7 +237,7 @@ begin
         coalesce((taken ->> found_lanes[i])::integer, 0));
       if allowed > 0 then
         batch := onceward.claim_scope(found_scopes[i], allowed, lease::interval, worker, at);
-        got := jsonb_array_length(batch);
+        got := cardinality(batch);
         if got > 0 then
           tasks := tasks || batch;
           want := want - got;
@@ -263,21 +264,21 @@ begin
       next_due := least(next_due, next_of);
     end loop;
   end if;
-  return jsonb_build_object('tasks', tasks, 'after', stopped,
-    'next_in_ms', case when next_due is not null then
-      ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000) end);
+  return '{"tasks": [' || array_to_string(tasks, ',') || '], "after": ' || coalesce(to_json(stopped)::text, 'null')
+    || ', "next_in_ms": ' || coalesce(case when next_due is not null then
+      ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000)::text end, 'null') || '}';
 end
 $fn$;
 
 -- The due tasks of one scope, highest priority first, at most n.
 create function onceward.claim_scope(in_scope text, n integer, lease interval, worker text, at timestamptz)
-  returns jsonb
+  returns text[]
   language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   p smallint := 32767;
-  tasks jsonb := '[]';
-  batch jsonb;
+  tasks text[] := '{}';
+  batch text[];
   plain text[];
   lapsed text[];
   grouped onceward.task[];
@@ -303,7 +304,7 @@ begin
     if plain is not null then
       batch := onceward.take(in_scope, plain, lapsed, lease, worker);
       tasks := tasks || batch;
-      n := n - jsonb_array_length(batch);
+      n := n - cardinality(batch);
     end if;
     if grouped is not null then
       foreach t in array grouped loop
@@ -311,7 +312,7 @@ begin
           batch := onceward.take(in_scope, array[t.key], case when t.state = 'running' then array[t.key] end,
             lease, worker);
           tasks := tasks || batch;
-          n := n - jsonb_array_length(batch);
+          n := n - cardinality(batch);
         end if;
       end loop;
     end if;
