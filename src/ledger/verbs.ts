@@ -13,6 +13,7 @@ import {
   type Retry,
   type StepState,
   type TaskIdentity,
+  type TaskState,
 } from "./task.ts";
 
 type Texts = readonly (string | Uint8Array | null)[];
@@ -52,11 +53,18 @@ export interface Move {
   readonly initial: string;
   readonly version?: number | undefined;
   readonly cause?: TaskIdentity | undefined;
+  /** What moves the subject on if it stays in the state that it enters. */
+  readonly timers?: readonly { readonly move: string; readonly after: string; readonly delayMs: number }[] | undefined;
+  /** The key of the timer's task that makes this move. */
+  readonly timer?: string | undefined;
+  /** A move within one state counts as entering it again. */
+  readonly restart?: boolean | undefined;
 }
 
 export type Moved =
   | { readonly outcome: "moved"; readonly from: string; readonly state: string; readonly version: number }
-  | { readonly outcome: "refused"; readonly state: string; readonly version: number };
+  /** Refused: not from this state. Early: a timer, while an earlier one of its state is due. */
+  | { readonly outcome: "refused" | "early"; readonly state: string; readonly version: number };
 
 /** Text of an interval, as Postgres reads it. */
 export const interval = (ms: number): string => `${ms} milliseconds`;
@@ -195,9 +203,13 @@ export class Verbs {
   }
 
   move(move: Move): Promise<Moved> {
-    const { machine, subject, from, to, initial, version, cause } = move;
+    const { machine, subject, from, to, initial, version, cause, timers, timer, restart = false } = move;
     const expected = version === undefined ? null : String(version);
-    return this.#call("move", [machine, subject, move.move, from, to, initial, expected, causeOf(cause)]);
+    const delayed = timers?.map(({ move, after, delayMs }) => ({ move, after, delay: interval(delayMs) }));
+    return this.#call("move", [
+      ...[machine, subject, move.move, from, to, initial, expected, causeOf(cause)],
+      ...[delayed && JSON.stringify(delayed), timer, String(restart)],
+    ]);
   }
 
   machineState(machine: string, subject: string): Promise<MachineState | null> {
@@ -295,6 +307,8 @@ export interface MachineState {
   readonly version: number;
   readonly since: string;
   readonly moves: readonly { version: number; move: string; from: string; to: string; cause: string | null; at: string }[];
+  /** What moves it if it stays, soonest first. */
+  readonly timers: readonly { key: string; state: TaskState; due_at: string | null }[];
 }
 
 export interface LedgerStats {
