@@ -31,6 +31,7 @@ export const errorTable = {
   handler_missing: { status: 500, retry: false },
   step_duplicate: { status: 500, retry: false },
   step_changed: { status: 500, retry: false },
+  step_nested: { status: 500, retry: false },
   outcome_unknown: { status: 500, retry: false },
   // What the database did
   database_unavailable: { status: 503, retry: true },
@@ -46,6 +47,7 @@ export const errorTable = {
   // What happened to a run
   claim_lost: { status: 409, retry: true },
   deadline_passed: { status: 500, retry: true },
+  not_done: { status: 500, retry: true },
   fatal: { status: 500, retry: false },
 } as const satisfies Record<string, { status: number; retry: boolean }>;
 

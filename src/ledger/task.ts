@@ -54,6 +54,8 @@ export interface ClaimedTask extends Claim {
   readonly maxTries: number;
   readonly serial: string | null;
   readonly createdAt: string;
+  /** When the database gave this claim, by its clock; left out where the task was claimed as it was recorded. */
+  readonly claimedAt?: string | undefined;
   /** What was recorded: text, or bytes where it was not valid UTF-8; null where it has been pruned. */
   readonly body: string | Uint8Array | null;
   readonly steps: readonly SavedStep[];
@@ -92,17 +94,19 @@ interface RunnableRow {
   max_tries: number;
   serial: string | null;
   created_at: string;
+  claimed_at: string;
   body: string | null;
   bytes: string | null;
   steps: SavedStep[] | null;
 }
 
 export function claimedTask(row: unknown): ClaimedTask {
-  const { max_tries, created_at, bytes, body, steps, ...rest } = row as RunnableRow;
+  const { max_tries, created_at, claimed_at, bytes, body, steps, ...rest } = row as RunnableRow;
   return {
     ...rest,
     maxTries: max_tries,
     createdAt: created_at,
+    claimedAt: claimed_at,
     body: bytes === null ? body : Buffer.from(bytes, "base64"),
     steps: steps ?? [],
   };

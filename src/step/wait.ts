@@ -1,0 +1,97 @@
+import { milliseconds } from "../duration.ts";
+import { OncewardError } from "../errors.ts";
+import type { Attempt, KnownStep, Wait } from "./attempt.ts";
+import { stepOtherKind } from "./changed.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import type { Step, WaitOptions, Waited } from "./step.ts";
+import { decodeValue, encodeValue, toTree } from "./value.ts";
+
+/** What a step that sleeps or waits keeps, as JSON; its time counts from the step's start, by the database's clock. */
+interface Waiting {
+  readonly ms?: number;
+  readonly until?: string;
+  /** Of what is to be approved. */
+  readonly fingerprint?: string;
+  /** What is to be approved, for whoever is asked. */
+  readonly of?: unknown;
+}
+
+/** The steps that end an attempt without ending the task. */
+export function waits(attempt: Attempt): Pick<Step, "sleep" | "sleepUntil" | "waitFor"> {
+  return {
+    sleep: (name, duration) => sleep(attempt, name, { ms: milliseconds(duration) }),
+    sleepUntil(name, date) {
+      if (!(date instanceof Date) || Number.isNaN(date.getTime())) {
+        return Promise.reject(new OncewardError("value_invalid", "sleepUntil takes a valid Date."));
+      }
+      return sleep(attempt, name, { until: date.toISOString() });
+    },
+    waitFor: (name, options = {}) => waitFor(attempt, name, options),
+  };
+}
+
+function sleep(attempt: Attempt, name: string, wanted: Waiting): Promise<void> {
+  return attempt.ask(name, async (known) => {
+    if (known?.state === "done") return;
+    // The first attempt has fixed the time, whatever the code says by now.
+    const { waiting, until } = await begun(attempt, name, known, wanted);
+    const wakeAt = endOf(waiting, known);
+    if (wakeAt !== undefined && attempt.reached(wakeAt)) return attempt.save(name, "done");
+    return attempt.wait({ until });
+  });
+}
+
+function waitFor<T>(attempt: Attempt, name: string, options: WaitOptions): Promise<Waited<T>> {
+  return attempt.ask(name, async (known) => {
+    if (known?.state === "done") return decodeValue(known.value) as Waited<T>;
+    const fingerprint = options.of === undefined ? undefined : fingerprintOf(options.of);
+    const timeout = options.timeout === undefined ? {} : { ms: milliseconds(options.timeout) };
+    // An approval is for what the function asks now; where that has changed, the old one does not count.
+    const approval = fingerprint === undefined ? {} : { fingerprint, of: toTree(options.of) };
+    const { waiting, until } = await begun(attempt, name, known, timeout, approval);
+    const told = await signalOf(attempt, name, fingerprint);
+    const endsAt = endOf(waiting, known);
+    const waited: Waited<unknown> | undefined = told
+      ? { outcome: "signalled", value: decodeValue(told.value), actor: told.actor }
+      : endsAt !== undefined && attempt.reached(endsAt)
+        ? { outcome: "timeout" }
+        : undefined;
+    if (!waited) return attempt.wait({ until, signal: name });
+    await attempt.save(name, "done", encodeValue(waited));
+    return waited as Waited<T>;
+  });
+}
+
+/** What was kept when it began, or is kept now; and until when it lasts. */
+async function begun(
+  attempt: Attempt,
+  name: string,
+  known: KnownStep | undefined,
+  first: Waiting,
+  always: Waiting = {},
+): Promise<{ waiting: Waiting; until: Wait["until"] }> {
+  if (known && known.state !== "waiting") throw stepOtherKind(name);
+  const waiting = { ...(known ? (JSON.parse(known.value ?? "{}") as Waiting) : first), ...always };
+  const text = JSON.stringify(waiting);
+  if (text !== known?.value) await attempt.save(name, "waiting", text);
+  const at = endOf(waiting, known);
+  if (at !== undefined) return { waiting, until: { at } };
+  return { waiting, until: waiting.ms === undefined ? undefined : { inMs: waiting.ms } };
+}
+
+/** When it ends, by the database's clock; unknown in the attempt that began it, which does not know its start. */
+function endOf(waiting: Waiting, known: KnownStep | undefined): number | undefined {
+  if (waiting.until !== undefined) return Date.parse(waiting.until);
+  return known && waiting.ms !== undefined ? known.startedAt + waiting.ms : undefined;
+}
+
+async function signalOf(attempt: Attempt, name: string, fingerprint: string | undefined): Promise<Told | undefined> {
+  const told = (await attempt.run.ledger.verbs.signals(attempt.task))[name] as Told | undefined;
+  return told && (fingerprint === undefined || told.fingerprint === fingerprint) ? told : undefined;
+}
+
+interface Told {
+  readonly value: string | null;
+  readonly actor: string | null;
+  readonly fingerprint: string | null;
+}
