@@ -43,7 +43,8 @@ const AWAY = new Set([
 ]);
 
 /** The words of drivers that give no code. */
-const AWAY_WORDS = /^(Connection terminated|Client has encountered a connection error|Client was closed)/;
+const AWAY_WORDS =
+  /^(Connection terminated|Client has encountered a connection error|Client was closed|Cannot use a pool after calling end|PGlite is clos)/;
 const EXHAUSTED_WORDS =
   /^timeout exceeded when trying to connect|Unable to start a transaction in the given time/;
 

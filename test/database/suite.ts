@@ -3,6 +3,8 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { textArrayLiteral } from "../../src/database/array.ts";
 import type { Database, Queryable } from "../../src/database/database.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
+import { Verbs } from "../../src/ledger/verbs.ts";
 import {
   type FreshDatabase,
   freshDatabase,
@@ -296,6 +298,32 @@ export function databaseSuite<Tx>(name: string, { server = true, listens }: Trai
           expect(levels).toEqual([{ level: "read committed" }]);
         });
       }
+    });
+
+    it("carries the ledger: its migrations, its verbs, and a completion that commits with the caller's work", async () => {
+      await migrate(database);
+      await database.query("delete from onceward.task");
+      const verbs = new Verbs(database, "onceward");
+      const body = JSON.stringify({ "snake_case 🙂": ['"', "\\", null] });
+      const tasks = ["one", "two"].map((key) => ({ scope: "suite", key, body }));
+      const claims = await verbs.record(tasks, { leaseMs: 60_000, worker: "suite" });
+      expect(claims.map((claim) => claim.outcome)).toEqual(["claimed", "claimed"]);
+      const attempt = claims[0]?.outcome === "claimed" ? claims[0].attempt : 0;
+      const complete = async (tx: Tx, ledger: Queryable): Promise<unknown> => {
+        await opened.run(tx, add("by the handler"));
+        return verbs.within(ledger).complete([{ scope: "suite", key: "one", attempt }]);
+      };
+      await expect(
+        database.transaction(async (tx, ledger) => {
+          await complete(tx, ledger);
+          throw new Error("after the completion");
+        }),
+      ).rejects.toThrow("after the completion");
+      expect(await verbs.look({ scope: "suite", key: "one" })).toMatchObject({ state: "running" });
+      expect(await database.transaction(complete)).toEqual(["done"]);
+      expect(await verbs.look({ scope: "suite", key: "one" })).toMatchObject({ state: "done" });
+      expect(await verbs.payload({ scope: "suite", key: "two" })).toBe(body);
+      expect(await things()).toEqual(["by the handler"]);
     });
 
     it(listens ? "notifies who listens" : "has no listen where it cannot listen", async () => {

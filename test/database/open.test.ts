@@ -1,0 +1,72 @@
+import { PGlite } from "@electric-sql/pglite";
+import { drizzle } from "drizzle-orm/pglite";
+import { Kysely, PostgresDialect } from "kysely";
+import pg from "pg";
+import postgres from "postgres";
+import { describe, expect, it } from "vitest";
+import { openDatabase } from "../../src/database/open.ts";
+
+// Nothing here connects: adapters do so on first use.
+const pool = new pg.Pool({ connectionString: "postgres://127.0.0.1:1/none" });
+const sql = postgres("postgres://127.0.0.1:1/none");
+const pglite = new PGlite();
+
+describe("openDatabase", () => {
+  it.each([
+    ["nothing", undefined, "embedded"],
+    ["a URL", "postgres://user:password@localhost:5432/name", "pg"],
+    ["a URL with the longer scheme", "postgresql://localhost/name?sslmode=require", "pg"],
+    ["a URL of a unix socket", "postgres:///name?host=/var/run/postgresql", "pg"],
+    ["a pg.Pool", pool, "pg"],
+    ["a sql of postgres.js", sql, "postgres.js"],
+    ["a PGlite instance", pglite, "pglite"],
+  ])("takes %s", (_, input, name) => {
+    expect(openDatabase(input).name).toBe(name);
+  });
+
+  it("returns a Database as it is", () => {
+    const database = openDatabase("postgres://localhost/name");
+    expect(openDatabase(database)).toBe(database);
+  });
+
+  it.each([
+    ["a PrismaClient", { $queryRawUnsafe: () => {} }, "prismaDatabase(prisma)"],
+    ["a Kysely", new Kysely({ dialect: new PostgresDialect({ pool }) }), "kyselyDatabase(db)"],
+    ["a Drizzle", drizzle({ client: pglite }), "drizzleDatabase(db)"],
+    ["a single client", new pg.Client(), "give its pool"],
+    ["null", null, "postgres://"],
+    ["a number", 5432, "postgres://"],
+    ["a config", { host: "localhost", password: "hunter2" }, "postgres://"],
+  ])("refuses %s and says what to give instead", (_, input, instead) => {
+    expect(() => openDatabase(input)).toThrow(
+      expect.objectContaining({ code: "config_invalid", message: expect.stringContaining(instead) }),
+    );
+  });
+
+  it.each([
+    "",
+    "  ",
+    "localhost",
+    "mysql://root:hunter2@localhost/db",
+    "postgres//x:hunter2@host",
+    "http://hunter2@host",
+  ])("refuses the URL %j without showing it", (url) => {
+    const message = messageOf(() => openDatabase(url));
+    expect(message).toContain("postgres://user:password@host:5432/name");
+    expect(message).not.toContain("hunter2");
+  });
+
+  it("says that the variable may not be set where the URL is empty", () => {
+    expect(messageOf(() => openDatabase(""))).toContain("environment variable");
+  });
+});
+
+function messageOf(action: () => unknown): string {
+  try {
+    action();
+  } catch (error) {
+    expect(error).toMatchObject({ code: "config_invalid" });
+    return (error as Error).message;
+  }
+  return "nothing was thrown";
+}
