@@ -23,6 +23,8 @@ export interface Database<Tx = unknown> extends Queryable {
    * would wait for ever, and the adapter says so instead.
    */
   readonly single: boolean;
+  /** How many connections it may use at once, where it can say so. */
+  readonly connections?: number | undefined;
   /**
    * Runs `work` in one READ COMMITTED transaction and commits, or rolls back if it throws. `tx` is
    * the caller's own kind of transaction; `ledger` is the same transaction as a Queryable.

@@ -32,6 +32,7 @@ export interface PgPool<Client> extends Pick<Emitter, "on"> {
   connect(callback: (error: Error | undefined, client: Client | undefined, done: () => void) => void): void;
   end(): Promise<void>;
   readonly waitingCount: number;
+  readonly options?: { readonly max?: number };
 }
 
 export interface PgOptions {
@@ -76,6 +77,7 @@ export function pgDatabase(
   return {
     name: "pg",
     single: false,
+    connections: own === undefined ? (source as PgPool<PgClient>).options?.max : max,
     encodeTextArray: textArrayBinary,
     async query(text, params) {
       const client = await checkout();

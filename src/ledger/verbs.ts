@@ -66,6 +66,15 @@ export type Moved =
   /** Refused: not from this state. Early: a timer, while an earlier one of its state is due. */
   | { readonly outcome: "refused" | "early"; readonly state: string; readonly version: number };
 
+/** A state of an object that shall be applied if nothing newer was. */
+export interface Newer extends TaskIdentity {
+  readonly version?: string | undefined;
+  readonly final?: boolean | undefined;
+  /** After a tie: what was applied when the present state was asked for. */
+  readonly revision?: number | undefined;
+  readonly cause?: TaskIdentity | undefined;
+}
+
 /** Text of an interval, as Postgres reads it. */
 export const interval = (ms: number): string => `${ms} milliseconds`;
 
@@ -200,6 +209,14 @@ export class Verbs {
     const { scope = "effect", cause } = options;
     checkIdentity(scope, key);
     return this.#call("once", [key, scope, causeOf(cause)]);
+  }
+
+  /** Whether a state of an object may be applied; called in the transaction that applies it. */
+  newer(state: Newer): Promise<{ verdict: "apply" | "stale" | "tie"; revision: number; cause: string | null }> {
+    const { scope, key, version, final = false, revision, cause } = state;
+    checkIdentity(scope, key);
+    const since = revision === undefined ? null : String(revision);
+    return this.#call("newer", [scope, key, version, String(final), since, causeOf(cause)]);
   }
 
   move(move: Move): Promise<Moved> {

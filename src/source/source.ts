@@ -59,6 +59,11 @@ export interface Source<Events extends Record<string, unknown> = Record<string, 
    * says for the event's type. It may call the sender's API, so it is awaited before a transaction begins.
    */
   parse(body: Uint8Array, identity: { id: string; type: string }): unknown;
+  /**
+   * The event as far as its bytes alone tell it, for `serialBy`, which is asked before the event is recorded.
+   * Only needed where `parse` calls the sender's API; left out, it is `parse`.
+   */
+  read?(body: Uint8Array): unknown;
   /** Types that can happen only once per object: keyed by type + object id, since twins occur. */
   readonly oncePerObject?: ReadonlySet<string> | undefined;
   /** The status for a request that is not genuine, where the sender probes for one of its own. 400 otherwise. */

@@ -104,6 +104,10 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
       };
     },
 
+    read(body) {
+      return readObject(name, body);
+    },
+
     parse(body) {
       const event = readObject(name, body);
       return at(event, "object") === "v2.core.event" ? withRelatedObject(name, event, client) : event;

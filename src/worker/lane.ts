@@ -21,6 +21,10 @@ export interface Lane {
   readonly backoff?: Backoff | undefined;
   /** An attempt that takes longer has failed, even if its lease was renewed. */
   readonly deadlineMs?: number | undefined;
+  /** Where tasks of one lane differ in the last two: what holds for this one. */
+  settings?(task: ClaimedTask): Pick<Lane, "backoff" | "deadlineMs">;
+  /** Called when a worker starts and every half minute after: records what is due by itself, such as a schedule's next tick. */
+  tend?(ledger: Ledger): Promise<void>;
 }
 
 /** What an attempt can use while it runs. */

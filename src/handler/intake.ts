@@ -1,0 +1,159 @@
+/** From a genuine event to what became of it: recorded, then run here and now, or by a worker. */
+import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
+import type { Identity, Source } from "../source/source.ts";
+import type { Engine } from "../worker/engine.ts";
+import type { AnswerMode } from "./handler.ts";
+import type { Inline } from "./inline.ts";
+import { gravest, outcomeOfState, type Outcome } from "./outcome.ts";
+import type { Registered, Registry } from "./registry.ts";
+import { handedOn, type EventRunner } from "./run.ts";
+import { conflictScope, eventScope, handlerScope } from "./scope.ts";
+import { serialOf } from "./serial.ts";
+
+export interface IntakeParts<Tx> {
+  readonly engine: Engine<Tx>;
+  readonly source: Source;
+  readonly registry: Registry<Tx>;
+  readonly runner: EventRunner<Tx>;
+  readonly inline: Inline;
+  /** Types that can happen only once per object. */
+  readonly oncePerObject: ReadonlySet<string>;
+  readonly answer: AnswerMode | undefined;
+  /** Workers of other processes run what this one records. */
+  readonly workerElsewhere: boolean;
+}
+
+export interface Taken {
+  readonly outcome: Outcome;
+  readonly scope: string;
+  readonly key: string;
+}
+
+/** The reason kept with an event whose type nobody handles. */
+const unhandled = "no handler for this type";
+
+export class Intake<Tx> {
+  readonly #parts: IntakeParts<Tx>;
+
+  constructor(parts: IntakeParts<Tx>) {
+    this.#parts = parts;
+  }
+
+  async take(identity: Identity, body: Uint8Array): Promise<Taken> {
+    const { engine, registry } = this.#parts;
+    await engine.ready();
+    const handlers = registry.of(identity.type);
+    const task = this.#task(identity, body, handlers);
+    const attended = handlers.filter((handler) => this.#mode(handler) === "inline");
+    let outcome = await (attended.length > 0 ? this.#inline(task, handlers, attended) : this.#queued(task));
+    if (outcome === "ignored" && handlers.length > 0) outcome = await this.#revive(task, handlers, attended);
+    if (outcome === "conflict") await this.#keepApart(task);
+    return { outcome, scope: task.scope, key: task.key };
+  }
+
+  #task(identity: Identity, body: Uint8Array, handlers: readonly Registered<Tx>[]): NewTask {
+    const { source, runner, oncePerObject } = this.#parts;
+    const { id, type, objectId, account, livemode, fingerprint } = identity;
+    const [only] = handlers;
+    // Twins, two events of one fact, are one task. Sources know for which of their types fingerprints are equal.
+    const twins = objectId !== undefined && oncePerObject.has(type);
+    return {
+      scope: eventScope(source.name, account, livemode),
+      key: twins ? `${type}:${objectId}` : id,
+      type,
+      body,
+      fingerprint: twins && !source.oncePerObject?.has(type) ? undefined : fingerprint,
+      serial: handlers.length === 1 && only?.options.serialBy ? this.#serial(only, body, identity) : undefined,
+      maxTries: runner.attemptOptions(handlers).maxAttempts,
+      ignored: handlers.length === 0 ? unhandled : undefined,
+    };
+  }
+
+  /**
+   * The serial group, where it can be said already. A `serialBy` that throws must not lose the event: it is
+   * recorded, and its run asks again, and fails in everybody's sight if it must.
+   */
+  #serial(handler: Registered<Tx>, body: Uint8Array, identity: Identity): string | undefined {
+    const { source } = this.#parts;
+    try {
+      const event = source.read ? source.read(body) : source.parse(body, identity);
+      if (!(event instanceof Promise)) return serialOf(handler, event);
+      event.catch(() => undefined);
+    } catch {
+      // Said above.
+    }
+    return undefined;
+  }
+
+  #mode(handler: Registered<Tx>): AnswerMode {
+    const { engine, answer, workerElsewhere } = this.#parts;
+    return handler.options.answer ?? answer ?? (engine.worker.started || workerElsewhere ? "queued" : "inline");
+  }
+
+  async #queued(task: NewTask): Promise<Outcome> {
+    return queuedOutcome(await this.#parts.engine.worker.offer(task));
+  }
+
+  async #inline(
+    task: NewTask,
+    handlers: readonly Registered<Tx>[],
+    attended: readonly Registered<Tx>[],
+  ): Promise<Outcome> {
+    const { inline, runner } = this.#parts;
+    const attend = (claimed: ClaimedTask): void => runner.attend(claimed);
+    const { outcome, result } = await inline.settle(task, attend);
+    const several = handlers.length > 1 || handlers[0]?.options.serialBy !== undefined;
+    if (outcome === "done" ? result !== handedOn : outcome !== "duplicate" || !several) return outcome;
+    return gravest([outcome, ...(await this.#settleHandlers(task, attended, outcome))]);
+  }
+
+  /** One handler's failure is no other's: each is tried, and what failed is tried again alone. */
+  async #settleHandlers(
+    task: NewTask,
+    attended: readonly Registered<Tx>[],
+    missing: Outcome,
+  ): Promise<readonly Outcome[]> {
+    const { inline } = this.#parts;
+    const settled = await Promise.all(
+      attended.map((handler) => {
+        const { scope, key } = task;
+        return inline.settleKnown({ scope: handlerScope(scope, handler.name), key }, undefined, missing);
+      }),
+    );
+    return settled.map(({ outcome }) => outcome);
+  }
+
+  /** It was ignored when it came first; meanwhile its type has a handler, and the sender was asked to send it again. */
+  async #revive(
+    task: NewTask,
+    handlers: readonly Registered<Tx>[],
+    attended: readonly Registered<Tx>[],
+  ): Promise<Outcome> {
+    const { engine } = this.#parts;
+    const reason = "delivered again, and its type has a handler now";
+    await engine.ledger.verbs.replay([task], { actor: "sender", reason });
+    if (attended.length > 0) return this.#inline(task, handlers, attended);
+    engine.worker.announce(task.scope);
+    return "accepted";
+  }
+
+  /** What came under a known id with other content is not run, and not thrown away: somebody has to look at it. */
+  async #keepApart(task: NewTask): Promise<void> {
+    const { scope, key, type, body, fingerprint = "" } = task;
+    await this.#parts.engine.ledger.record({
+      scope: conflictScope(scope),
+      key: `${key} ${fingerprint.slice(0, 32)}`,
+      type,
+      body,
+      cause: { scope, key },
+      ignored: "this id came before with other content",
+    });
+  }
+}
+
+function queuedOutcome(recorded: Recorded): Outcome {
+  if (recorded.outcome === "recorded") return recorded.state ?? "accepted";
+  if (recorded.outcome === "claimed") return "accepted";
+  if (recorded.outcome === "conflict") return "conflict";
+  return outcomeOfState(recorded.state) ?? "duplicate";
+}

@@ -1,0 +1,152 @@
+import type { Database } from "../database/database.ts";
+import { OncewardError } from "../errors.ts";
+import type { Receiver } from "../receive/delivery.ts";
+import { createReceiver, type Receipt } from "../receive/receiver.ts";
+import { sourceName } from "../source/secrets.ts";
+import type { Identity, Source } from "../source/source.ts";
+import type { Engine } from "../worker/engine.ts";
+import type { Lane } from "../worker/lane.ts";
+import type { AnswerMode, AttemptOptions, EventOf, Handler, HandlerOptions, TypeOrPattern } from "./handler.ts";
+import { Inline } from "./inline.ts";
+import { Intake, type Taken } from "./intake.ts";
+import { checkPattern, Registry } from "./registry.ts";
+import { EventRunner } from "./run.ts";
+
+export interface SourceOptions<Events = Record<string, unknown>> extends AttemptOptions {
+  /**
+   * Left out: `queued` where a worker runs in this process or `worker` says that one runs elsewhere, else
+   * `inline`, so that somebody runs the event in any case. A handler may say otherwise for its types.
+   */
+  readonly answer?: AnswerMode | undefined;
+  /** `"elsewhere"`: this process only receives, and workers of other processes run what it records. */
+  readonly worker?: "here" | "elsewhere" | undefined;
+  /** Larger bodies are answered with 413. Default 4 MiB, at most 16 MiB. */
+  readonly maxBytes?: number | undefined;
+  /** `inline`: how long a sender waits for what somebody else is running, before it gets its 409. Default 3000. */
+  readonly waitMs?: number | undefined;
+  /** How many handlers run at once in this process; each holds a database connection. Default: what the pool can bear. */
+  readonly concurrency?: number | undefined;
+  /**
+   * Types that can happen only once per object, besides those that the source knows; `"none"` to treat every
+   * event id as a fact of its own.
+   */
+  readonly oncePerObject?: readonly (keyof Events & string)[] | "none" | undefined;
+  /** Told of every request, without payloads and secrets. */
+  readonly log?: ((receipt: Receipt) => void) | undefined;
+}
+
+/** A source with its handlers: mount it with an adapter. */
+export interface ConnectedSource<Events extends Record<string, unknown>, Tx> extends Receiver {
+  readonly name: string;
+  /**
+   * Handles a type of event, or with `"invoice.*"` every type that begins so. An event with several handlers runs
+   * each of them, with an outcome of its own.
+   */
+  on<P extends TypeOrPattern<Events>>(type: P, handler: Handler<EventOf<Events, P>, Tx>): this;
+  on<P extends TypeOrPattern<Events>, State = undefined>(
+    type: P,
+    options: HandlerOptions<EventOf<Events, P>, State>,
+    handler: Handler<EventOf<Events, P>, Tx, State>,
+  ): this;
+  /**
+   * Handles what no other handler does. `"ignore"`, which is also what happens without it: such events are kept,
+   * and run when a handler exists and somebody replays them.
+   */
+  fallback(handler: Handler<Events[keyof Events], Tx> | "ignore"): this;
+  /**
+   * Takes an event that came another way than by a delivery, say fetched from the sender's API: as if it had
+   * been delivered, without a signature. So never hand it what a stranger sent.
+   */
+  take(body: Uint8Array): Promise<Taken>;
+}
+
+/** Above Stripe's largest events (below 300 KB) and nearly all of GitHub's; a stranger can make us hold no more than this. */
+const defaultMaxBytes = 4 * 1024 * 1024;
+/** What the ledger keeps of one payload. */
+const mostBytes = 16 * 1024 * 1024;
+const defaultWaitMs = 3_000;
+
+/** First parts of scopes that are not sources'. */
+const reserved = new Set(["job", "action", "run", "tool", "machine", "effect", "schedule"]);
+
+/** Connects a source to the ledger: what it receives is recorded there, and its handlers run what was recorded. */
+export function connectSource<Events extends Record<string, unknown>, Tx>(
+  engine: Engine<Tx>,
+  source: Source<Events>,
+  options: SourceOptions<Events> = {},
+): ConnectedSource<Events, Tx> {
+  const name = checkName(source.name);
+  const { maxBytes = defaultMaxBytes, waitMs = defaultWaitMs, concurrency = connectionsToUse(engine.database) } = options;
+  if (!(maxBytes > 0 && maxBytes <= mostBytes)) {
+    throw new OncewardError("config_invalid", `${name}: maxBytes is a number of bytes up to ${mostBytes}.`);
+  }
+  const registry = new Registry<Tx>();
+  const runner = new EventRunner({ engine, source: source as Source, registry, defaults: options });
+  const lane: Lane = {
+    name,
+    concurrency,
+    run: (task, run) => runner.run(task, run),
+    settings: (task) => runner.settings(task),
+  };
+  engine.addLane(lane);
+  const intake = new Intake({
+    engine,
+    source: source as Source,
+    registry,
+    runner,
+    inline: new Inline({ engine: engine as Engine, lane, places: concurrency, waitMs }),
+    oncePerObject: oncePerObject(source.oncePerObject, options.oncePerObject),
+    answer: options.answer,
+    workerElsewhere: options.worker === "elsewhere",
+  });
+  const take = (identity: Identity, body: Uint8Array): Promise<Taken> => intake.take(identity, body);
+  const { receive } = createReceiver({ source: source as Source, maxBytes, take, log: options.log });
+
+  const connected: ConnectedSource<Events, Tx> = {
+    name,
+    maxBytes,
+    receive,
+    on(type: string, first: unknown, second?: unknown) {
+      engine.checkOpen(`A handler of ${name} for ${type}`);
+      checkPattern(type);
+      const handle = (second ?? first) as Handler<unknown, Tx, unknown>;
+      const own = (second === undefined ? {} : first) as HandlerOptions<unknown, unknown>;
+      registry.add({ name: own.name ?? type, pattern: type, options: own, handle });
+      return connected;
+    },
+    fallback(handler) {
+      engine.checkOpen(`The fallback of ${name}`);
+      registry.setFallback(
+        handler === "ignore"
+          ? undefined
+          : { name: "fallback", pattern: "*", options: {}, handle: handler as Handler<unknown, Tx, unknown> },
+      );
+      return connected;
+    },
+    async take(body) {
+      const identity = source.identify({ body, header: () => undefined });
+      if ("reply" in identity) throw new OncewardError("body_unreadable", `${name}: this is no event.`);
+      return take(identity, body);
+    },
+  };
+  return connected;
+}
+
+function checkName(name: string): string {
+  if (reserved.has(sourceName(name))) {
+    throw new OncewardError("config_invalid", `A source cannot be named ${name}: scopes of that name are for other things.`);
+  }
+  return name;
+}
+
+/** Each running handler holds a connection; two are left for recording, renewing and completing. */
+function connectionsToUse({ single, connections = 10 }: Pick<Database, "single" | "connections">): number {
+  return single ? 1 : Math.max(1, connections - 2);
+}
+
+function oncePerObject(
+  own: ReadonlySet<string> | undefined,
+  more: readonly string[] | "none" | undefined,
+): ReadonlySet<string> {
+  return more === "none" ? new Set() : new Set([...(own ?? []), ...(more ?? [])]);
+}
