@@ -1,0 +1,165 @@
+import type { Queryable } from "../database/database.ts";
+import { asQueryable } from "../database/queryable.ts";
+import { OncewardError } from "../errors.ts";
+import type { ClaimedTask } from "../ledger/task.ts";
+import type { MachineState, Moved as MovedVerb } from "../ledger/verbs.ts";
+import type { Engine } from "../worker/engine.ts";
+import type { Finish, Run } from "../worker/lane.ts";
+import { checkSubject, readDefinition, type Timer } from "./check.ts";
+import type { MachineDefinition, Moving } from "./definition.ts";
+import { effectsWithin } from "./effects.ts";
+import type { Machine, Moved, MoveOptions, PastMove, Standing } from "./machine.ts";
+
+/** As the rest of the code sees it: which names belong together was a matter of types. */
+export type AnyDefinition<Tx> = MachineDefinition<string, Record<string, unknown>, Tx>;
+
+/** Somebody fires before us: look again after so long. */
+const earlyPauseMs = 1_000;
+
+interface ToMove<Tx> {
+  readonly subject: string;
+  readonly move: string;
+  readonly options: MoveOptions<unknown, Tx>;
+  /** Where a timer makes the move. */
+  readonly timer?: { readonly key: string; readonly after: string };
+}
+
+/** Moves the subjects of one machine, on behalf of callers and of timers. */
+export class MachineRunner<Tx> implements Machine<string, Record<string, unknown>, Tx> {
+  readonly name: string;
+  /** Of its timers' tasks. */
+  readonly scope: string;
+  readonly #engine: Engine<Tx>;
+  readonly #definition: AnyDefinition<Tx>;
+  readonly #timers: ReadonlyMap<string, readonly Timer[]>;
+
+  constructor(engine: Engine<Tx>, name: string, definition: AnyDefinition<Tx>) {
+    this.name = name;
+    this.scope = `machine/${name}`;
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#timers = readDefinition(name, definition);
+  }
+
+  async move(subject: string, move: string, options: MoveOptions<unknown, Tx> = {}): Promise<Moved<string>> {
+    checkSubject(subject);
+    await this.#engine.ready();
+    const toMove = { subject, move, options };
+    const { tx } = options;
+    if (tx === undefined) return this.#inOwnTransaction(toMove) as Promise<Moved<string>>;
+    const queryable = asQueryable(tx);
+    const moved = await this.#moveWithin(tx, queryable, toMove).catch(async (error: unknown) => {
+      // Whoever swallows this error must not commit half of the move.
+      await this.#engine.ledger
+        .within(queryable)
+        .abort(`the move ${move} of ${this.name} failed`)
+        .catch(() => undefined);
+      throw error;
+    });
+    return moved.answer as Moved<string>;
+  }
+
+  async state(subject: string, options: { readonly tx?: Tx } = {}): Promise<Standing<string>> {
+    const known = await this.#look(subject, options.tx);
+    if (!known) return { state: this.#definition.initial, version: 0, since: null, timers: [] };
+    const { state, version, since, timers } = known;
+    const waiting = timers.filter((timer) => timer.state === "waiting" || timer.state === "running");
+    return {
+      state,
+      version,
+      since: version === 0 ? null : new Date(since),
+      timers: waiting.map(({ key, due_at }) => ({ key, at: due_at === null ? null : new Date(due_at) })),
+    };
+  }
+
+  async history(subject: string, options: { readonly tx?: Tx } = {}): Promise<PastMove<string, string>[]> {
+    const known = await this.#look(subject, options.tx);
+    return (known?.moves ?? []).map((move) => ({ ...move, at: new Date(move.at) }));
+  }
+
+  async runTimer(task: ClaimedTask, run: Run): Promise<Finish> {
+    const { subject, move, after } = JSON.parse(String(task.body)) as {
+      subject: string;
+      move: string;
+      after: string;
+    };
+    const toMove = { subject, move, options: { cause: task }, timer: { key: task.key, after } };
+    const answer = await this.#inOwnTransaction(toMove, async (queryable) => {
+      run.signal.throwIfAborted();
+      const { scope, key, attempt } = task;
+      const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt }]);
+      if (state === "done") return;
+      throw new OncewardError(
+        "claim_lost",
+        "Another attempt has taken this timer over; what this one did is undone.",
+      );
+    });
+    if (answer.outcome === "moved") return { finish: "committed" };
+    if (answer.outcome === "early") return { finish: "defer", until: { delayMs: earlyPauseMs } };
+    return { finish: "complete", result: JSON.stringify(answer) };
+  }
+
+  /** `last` is the last statement of the transaction, where the subject moves. */
+  async #inOwnTransaction(
+    toMove: ToMove<Tx>,
+    last?: (queryable: Queryable) => Promise<void>,
+  ): Promise<MovedVerb> {
+    const { answer, due } = await this.#engine.database.transaction(async (tx, queryable) => {
+      const moved = await this.#moveWithin(tx, queryable, toMove);
+      if (moved.answer.outcome === "moved") await last?.(queryable);
+      return moved;
+    });
+    for (const scope of due) this.#engine.worker.announce(scope);
+    return answer;
+  }
+
+  async #moveWithin(
+    tx: Tx,
+    queryable: Queryable,
+    { subject, move, options, timer }: ToMove<Tx>,
+  ): Promise<{ answer: MovedVerb; due: ReadonlySet<string> }> {
+    const definition = Object.hasOwn(this.#definition.moves, move) ? this.#definition.moves[move] : undefined;
+    if (!definition) {
+      throw new OncewardError(
+        "handler_missing",
+        `The machine ${this.name} has no move of this name; is a newer version running beside this one?`,
+      );
+    }
+    const { from, to, restart, run } = definition;
+    const { cause, version, data } = options;
+    const verbs = this.#engine.ledger.within(queryable);
+    const effects = effectsWithin(verbs, cause);
+    const answer = await verbs.move({
+      ...{ machine: this.name, subject, move, from, to, initial: this.#definition.initial },
+      ...{ version, cause, timers: this.#timers.get(to), timer: timer?.key, restart },
+    });
+    if (answer.outcome === "moved" && run) {
+      try {
+        const { enqueue, once } = effects;
+        const { from, state, version } = answer;
+        await run({
+          subject,
+          from,
+          state,
+          version,
+          data,
+          after: timer?.after,
+          tx,
+          enqueue,
+          once,
+        } satisfies Moving<unknown, Tx>);
+      } finally {
+        effects.close();
+      }
+    }
+    return { answer, due: effects.due };
+  }
+
+  async #look(subject: string, tx: Tx | undefined): Promise<MachineState | null> {
+    checkSubject(subject);
+    await this.#engine.ready();
+    const { ledger } = this.#engine;
+    const verbs = tx === undefined ? ledger.verbs : ledger.within(asQueryable(tx));
+    return verbs.machineState(this.name, subject);
+  }
+}
