@@ -1,0 +1,85 @@
+/** The Postgres and the Redis of a run: on free ports of the loopback, durable, gone afterwards. */
+import { spawn, spawnSync } from "node:child_process";
+import { connect } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import { servers } from "../test/support/postgres-binaries.ts";
+import { keep } from "../test/support/postgres-keeper.ts";
+import { freePort } from "../test/support/postgres-port.ts";
+import { ended } from "../test/support/postgres-process.ts";
+import { startPostgres, type PostgresServer } from "../test/support/postgres-server.ts";
+import { serverFolder, serverUser } from "../test/support/postgres-user.ts";
+import { withClient } from "./database.ts";
+
+/** Durable as Postgres is by default; room enough that no checkpoint falls into a measurement. */
+export const postgresSettings = {
+  fsync: "on",
+  synchronous_commit: "on",
+  full_page_writes: "on",
+  shared_buffers: "512MB",
+  max_wal_size: "8GB",
+  checkpoint_timeout: "1h",
+  max_connections: "300",
+};
+
+/** The newest server here that has lz4, as hosted ones have: it halves the cost of a payload, for all variants alike. */
+export async function startStore(): Promise<PostgresServer & { readonly details: string }> {
+  const versions = servers().map((one) => one.version);
+  if (versions.length === 0) throw new Error("no Postgres on this machine");
+  for (const version of versions.toReversed()) {
+    const server = await startPostgres({ version, settings: postgresSettings });
+    const { hasLz4, details } = await withClient(server.url, async (client) => {
+      const { rows } = await client.query("select enumvals, version() from pg_settings where name = 'default_toast_compression'");
+      const hasLz4 = (rows[0].enumvals as string[]).includes("lz4");
+      if (hasLz4) await client.query("alter system set default_toast_compression = 'lz4'");
+      await client.query("select pg_reload_conf()");
+      return { hasLz4, details: String(rows[0].version).split(" on ")[0]! };
+    });
+    if (hasLz4 || version === versions[0]) {
+      const template = new URL(server.url);
+      template.pathname = "/template1";
+      await withClient(template.href, (client) => client.query("create extension pg_walinspect"));
+      return Object.assign(server, { details: `${details}, ${hasLz4 ? "lz4" : "pglz"}` });
+    }
+    await server.stop();
+  }
+  throw new Error("unreachable");
+}
+
+export interface RedisServer {
+  readonly url: string;
+  readonly pid: number;
+  readonly details: string;
+  stop(): Promise<void>;
+}
+
+/** Undefined where there is no Redis. Every write is on the disk before it is answered. */
+export async function startRedis(): Promise<RedisServer | undefined> {
+  const found = /v=(\S+)/.exec(spawnSync("redis-server", ["--version"], { encoding: "utf8" }).stdout ?? "");
+  if (!found) return undefined;
+  const folder = serverFolder("onceward-redis-");
+  const keeper = keep(folder);
+  const port = await freePort();
+  const settings = { port, bind: "127.0.0.1", dir: folder, appendonly: "yes", appendfsync: "always", save: "" };
+  const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const child = spawn("redis-server", args, { stdio: "ignore", cwd: folder, ...serverUser() });
+  keeper.watch(child);
+  while (!(await accepts(port))) await wait(50);
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    pid: child.pid!,
+    details: `Redis ${found[1]}, appendonly, appendfsync always`,
+    async stop() {
+      child.kill("SIGKILL");
+      await ended(child);
+      await keeper.end();
+    },
+  };
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+    socket.once("connect", () => socket.destroy());
+  });
+}

@@ -1,0 +1,100 @@
+/** The ledger alone, driven as the worker drives it: what the library's own code above it costs is not in here. */
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
+import type { ClaimedTask } from "../../src/ledger/task.ts";
+import type { Database } from "../../src/database/database.ts";
+import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
+import { insertOrder, orderTable, withClient } from "../database.ts";
+import type { StripeEvent } from "../event.ts";
+import type { Running, Setup, Variant } from "../variant.ts";
+import { seedLedger } from "./seed.ts";
+
+const SCOPE = "job/bench";
+const CONNECTIONS = 16;
+/** Claimed at once where a backlog is drained, and the most that run at a time. */
+const CLAIMS = 200;
+
+export const ledger: Variant = {
+  title: "Onceward, the ledger alone",
+  kind: "onceward",
+  store: "postgres",
+  modes: ["receive", "jobs", "handle", "steps"],
+  backlog: 30_000,
+  notes: "record, complete and step_save shared by concurrent callers; in `handle`, row and completion commit together.",
+  async prepare({ database }) {
+    await withClient(database, (client) => client.query(orderTable));
+    const db = pgDatabase(database, { max: 1 });
+    await migrate(db);
+    await db.close();
+  },
+  seed: seedLedger,
+  async open(setup) {
+    return drive(pgDatabase(setup.database, { max: CONNECTIONS }), setup);
+  },
+};
+
+/** The same for any database adapter. */
+export function drive(database: Database, setup: Setup): Running {
+  const own = new Ledger(database);
+  const run = runner(own, setup);
+  let stopped = false;
+  let worker: Promise<void> | undefined;
+  return {
+    async enqueue(event, bytes) {
+      const task = { scope: SCOPE, key: event.id, type: event.type, body: bytes };
+      if (setup.mode === "receive") return own.record(task);
+      const recorded = await own.recordAndClaim(task);
+      if (recorded.outcome === "claimed") void run({ scope: SCOPE, key: event.id, attempt: recorded.attempt }, event);
+      return recorded;
+    },
+    enqueueMany: (events) =>
+      own.verbs.record(events.map((event) => ({ scope: SCOPE, key: event.id, type: event.type, body: JSON.stringify(event) }))),
+    async start() {
+      worker = (async () => {
+        const running = new Set<Promise<void>>();
+        while (!stopped) {
+          const { tasks } = await own.verbs.claimDue([SCOPE], { max: CLAIMS - running.size, leaseMs: own.leaseMs, worker: own.worker });
+          for (const task of tasks) {
+            const one = run(task, JSON.parse(String(task.body)) as StripeEvent).finally(() => running.delete(one));
+            running.add(one);
+          }
+          if (running.size >= CLAIMS / 2) await Promise.race(running);
+          else if (tasks.length === 0) await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+      })();
+    },
+    async unfinished() {
+      const { rows } = await database.query("select count(*) from onceward.task where due_at is not null");
+      return Number(rows[0]!["count"]);
+    },
+    async close() {
+      stopped = true;
+      await worker;
+      await database.close();
+    },
+  };
+}
+
+type Claimed = Pick<ClaimedTask, "scope" | "key" | "attempt">;
+
+function runner(own: Ledger, setup: Setup): (claim: Claimed, event: StripeEvent) => Promise<void> {
+  return async ({ scope, key, attempt }, event) => {
+    const claim = { scope, key, attempt };
+    setup.started(key);
+    if (setup.mode === "handle") {
+      await own.database.transaction(async (tx, queryable) => {
+        await (tx as PgClient).query(insertOrder, [event.id, event.type]);
+        await own.within(queryable).complete([claim]);
+      });
+    } else {
+      if (setup.mode === "steps") {
+        for (const name of ["one", "two", "three"]) await own.saveStep({ ...claim, name, state: "done", value: "1" });
+      }
+      const completed = own.complete(claim);
+      setup.finished(key);
+      await completed;
+      return;
+    }
+    setup.finished(key);
+  };
+}
