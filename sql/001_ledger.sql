@@ -130,16 +130,18 @@ create table onceward.step (
   constraint step_finished_has_time check ((finished_at is not null) = (state in ('done', 'failed')))
 );
 
--- What somebody outside told a waiting task: an approval, an answer. The first word counts.
+-- What somebody outside told a waiting task: an approval, an answer. The first word counts, for this
+-- generation of the task.
 create table onceward.signal (
   scope text collate "C" not null,
   key text collate "C" not null,
+  generation integer not null,
   name text collate "C" not null,
   value text,
   fingerprint text collate "C",
   actor text,
   sent_at timestamptz not null,
-  primary key (scope, key, name)
+  primary key (scope, key, generation, name)
 );
 
 -- Business keys that took effect. `cause` is the task that brought it.

@@ -124,30 +124,54 @@ create function onceward.fail(scope text, key text, attempt text, reason text, r
   language sql volatile
   as $fn$ select onceward.fail_many(array[scope], array[key], array[attempt], array[reason], array[retry]) -> 0 $fn$;
 
+-- Is a signal with this fingerprint an answer to a step that waits with this value? It is where the step
+-- wants none, or just this one.
+create function onceward.answers(fingerprint text, waiting text) returns boolean
+  language sql immutable
+  as $fn$
+    select coalesce(fingerprint = (waiting::jsonb ->> 'fingerprint'), waiting::jsonb ->> 'fingerprint' is null)
+  $fn$;
+
 -- defer: not a failure; the task sleeps, waits for a signal, or is handed back by a worker that
 -- stops. It does not use up a try. "waiting" | "lost"
 -- delay: an interval, or 'infinity' where only a signal shall wake it. until: a point in time instead.
--- signal: wake at once if this signal has come already (it may have come while we decided to wait).
+-- signal: wake at once if this signal, or one that another of its waiting steps waits for, has come
+-- already (it may have come while we decided to wait).
 create function onceward.defer(
   scope text, key text, attempt text, delay text default '0', until text default null, signal text default null
 ) returns jsonb
   language plpgsql volatile set jit = off set enable_seqscan = off
   as $fn$
+declare
+  held integer;
+  told boolean := false;
 begin
+  -- The row first: the next statement then sees a signal that was committed while we waited for the row.
+  select t.generation into held from onceward.task t
+  where t.scope = defer.scope and t.key = defer.key and t.attempt = defer.attempt::integer and t.state = 'running'
+  for no key update;
+  if not found then
+    return '"lost"';
+  end if;
+  if defer.signal is not null then
+    told := exists (
+      select from onceward.signal s
+      left join onceward.step w on w.scope = s.scope and w.key = s.key and w.generation = s.generation
+        and w.name = s.name and w.state = 'waiting'
+      where s.scope = defer.scope and s.key = defer.key and s.generation = held
+        and (s.name = defer.signal or w.name is not null)
+        and onceward.answers(s.fingerprint, w.value));
+  end if;
   update onceward.task t set
     state = 'waiting',
     tries = greatest(t.tries - 1, 0),
     due_at = case
-      when defer.signal is not null and exists (select from onceward.signal s
-        where s.scope = defer.scope and s.key = defer.key and s.name = defer.signal) then onceward.now()
+      when told then onceward.now()
       when until is not null then until::timestamptz
       when delay = 'infinity' then 'infinity'::timestamptz
       else onceward.now() + delay::interval
     end
-  where t.scope = defer.scope and t.key = defer.key and t.attempt = defer.attempt::integer and t.state = 'running';
-  if not found then
-    return '"lost"';
-  end if;
+  where t.scope = defer.scope and t.key = defer.key;
   return '"waiting"';
 end
 $fn$;

@@ -77,8 +77,11 @@ end
 $fn$;
 
 -- signal: tell a task something that it waits for, or will wait for. The first word counts.
--- Where the waiting step carries a fingerprint of what is to be approved, the signal must carry the same.
---   {"outcome": "sent" | "duplicate" | "conflict" | "missing"}
+-- Where the waiting step carries a fingerprint of what is to be approved, the signal must carry the same;
+-- one that came before, for something else, makes way.
+--   {"outcome": "sent" | "duplicate" | "missing"}
+--   {"outcome": "conflict", "expected": fingerprint}   it waits for the approval of something else
+--   {"outcome": "late"}                                it has finished, or waits no more
 create function onceward.signal(
   scope text, key text, name text, value text default null, fingerprint text default null, actor text default null
 ) returns jsonb
@@ -86,31 +89,39 @@ create function onceward.signal(
   as $fn$
 declare
   t onceward.task;
-  expected text;
+  step onceward.step;
+  waiting text;
 begin
   -- The lock makes a deferring task and this signal see each other, whoever comes first.
   select * into t from onceward.task k where k.scope = signal.scope and k.key = signal.key for no key update;
   if not found then
     return '{"outcome": "missing"}';
   end if;
-  select s.value::jsonb ->> 'fingerprint' into expected from onceward.step s
-  where s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = signal.name
-    and s.state = 'waiting';
-  if expected is not null and expected is distinct from signal.fingerprint then
-    return jsonb_build_object('outcome', 'conflict', 'expected', expected);
+  select * into step from onceward.step s
+  where s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = signal.name;
+  if step.state = 'waiting' then
+    waiting := step.value;
+    if not onceward.answers(signal.fingerprint, waiting) then
+      return jsonb_build_object('outcome', 'conflict', 'expected', waiting::jsonb -> 'fingerprint');
+    end if;
+  elsif (step.state = 'done' or t.state in ('done', 'cancelled')) and not exists (select from onceward.signal s
+      where s.scope = t.scope and s.key = t.key and s.generation = t.generation and s.name = signal.name) then
+    return '{"outcome": "late"}';
   end if;
-  insert into onceward.signal (scope, key, name, value, fingerprint, actor, sent_at)
-  values (signal.scope, signal.key, signal.name, signal.value, signal.fingerprint, signal.actor, onceward.now())
-  on conflict do nothing;
+  insert into onceward.signal as s (scope, key, generation, name, value, fingerprint, actor, sent_at)
+  values (t.scope, t.key, t.generation, signal.name, signal.value, signal.fingerprint, signal.actor, onceward.now())
+  on conflict on constraint signal_pkey do update set value = excluded.value, fingerprint = excluded.fingerprint,
+    actor = excluded.actor, sent_at = excluded.sent_at
+    where not onceward.answers(s.fingerprint, waiting);
   if not found then
     return '{"outcome": "duplicate"}';
   end if;
   insert into onceward.log (scope, key, logged_at, what, actor, detail)
-  values (signal.scope, signal.key, onceward.now(), 'signal', signal.actor, signal.name);
-  update onceward.task k set due_at = onceward.now()
-  where k.scope = t.scope and k.key = t.key and k.state = 'waiting' and k.behind is null
-    and exists (select from onceward.step s where s.scope = k.scope and s.key = k.key
-      and s.generation = k.generation and s.name = signal.name and s.state = 'waiting');
+  values (t.scope, t.key, onceward.now(), 'signal', signal.actor, signal.name);
+  if step.state = 'waiting' then
+    update onceward.task k set due_at = onceward.now()
+    where k.scope = t.scope and k.key = t.key and k.state = 'waiting' and k.behind is null;
+  end if;
   return '{"outcome": "sent"}';
 end
 $fn$;
@@ -121,5 +132,7 @@ create function onceward.signals(scope text, key text) returns jsonb
   as $fn$
     select coalesce(jsonb_object_agg(s.name, jsonb_build_object('value', s.value, 'actor', s.actor,
       'fingerprint', s.fingerprint, 'sent_at', s.sent_at)), '{}')
-    from onceward.signal s where s.scope = signals.scope and s.key = signals.key
+    from onceward.signal s
+    join onceward.task t on t.scope = s.scope and t.key = s.key and t.generation = s.generation
+    where s.scope = signals.scope and s.key = signals.key
   $fn$;
