@@ -1,26 +1,35 @@
-/** Drivers are optional: whoever brings a pool needs none of the others. */
+/**
+ * Drivers are optional: whoever brings a pool needs none of the others. The imports stand inside `try`, as bundlers
+ * take only those for optional.
+ */
 import { OncewardError } from "../errors.ts";
 
-/** Loads an optional package, or says how to get it. `load` is `() => import("name")`, so that bundlers see it. */
-export async function importDriver<Module>(name: string, load: () => Promise<Module>): Promise<Module> {
+export async function loadPg() {
   try {
-    return await load();
+    return (await import("pg")).default;
   } catch (error) {
-    if (!isMissing(error, name)) throw error;
-    throw new OncewardError(
-      "driver_missing",
-      `The package ${name} is not installed. Run: npm install ${name}`,
-      {
-        cause: error,
-      },
-    );
+    throw asDriverMissing("pg", error);
   }
 }
 
-function isMissing(error: unknown, name: string): boolean {
-  if (!(error instanceof Error)) return false;
-  const { code } = error as { code?: unknown };
-  return (
-    (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") && error.message.includes(`'${name}'`)
+export async function loadPglite() {
+  try {
+    return (await import("@electric-sql/pglite")).PGlite;
+  } catch (error) {
+    throw asDriverMissing("@electric-sql/pglite", error);
+  }
+}
+
+/** `driver_missing` if it is this package that could not be found, else the very same error. */
+export function asDriverMissing(name: string, error: unknown): unknown {
+  const { code, message } = error instanceof Error ? (error as NodeJS.ErrnoException) : {};
+  const isMissing = code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND";
+  if (!isMissing || !message?.includes(`'${name}'`)) return error;
+  return new OncewardError(
+    "driver_missing",
+    `The package ${name} is not installed. Run: npm install ${name}`,
+    {
+      cause: error,
+    },
   );
 }

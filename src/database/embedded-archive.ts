@@ -10,13 +10,13 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, brotliDecompressSync, constants } from "node:zlib";
-import { importDriver } from "./driver.ts";
+import { loadPglite } from "./driver.ts";
 
 /** The archive for the installed PGlite: the one in this package, else one made here and kept for the next time. */
 export async function preparedArchive(log: (line: string) => void): Promise<Buffer> {
   const pglite = installedPglite();
   // From the sources there is none in the package.
-  const shipped = pglite && fileURLToPath(new URL(`../embedded/${pglite.archive}`, import.meta.url));
+  const shipped = pglite && join(dirname(fileURLToPath(import.meta.url)), "../embedded", pglite.archive);
   // Not in a folder for temporary files: whoever else writes there would write our database.
   const cached = pglite && join(pglite.modules, ".cache/onceward", pglite.archive);
   for (const file of [shipped, cached]) if (file && existsSync(file)) return readFileSync(file);
@@ -37,7 +37,7 @@ export async function writeArchive(folder: string): Promise<string> {
 }
 
 async function makeArchive({ quality }: { quality: number }): Promise<Buffer> {
-  const { PGlite } = await importDriver("@electric-sql/pglite", () => import("@electric-sql/pglite"));
+  const PGlite = await loadPglite();
   const db = await PGlite.create();
   try {
     await db.exec("checkpoint");

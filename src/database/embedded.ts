@@ -9,7 +9,7 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { OncewardError } from "../errors.ts";
 import type { Database } from "./database.ts";
-import { importDriver } from "./driver.ts";
+import { loadPglite } from "./driver.ts";
 import { dataFolder } from "./embedded-folder.ts";
 import { keepUp } from "./embedded-upkeep.ts";
 import { type FolderLock, lockFolder } from "./folder-lock.ts";
@@ -71,7 +71,7 @@ interface Open {
 }
 
 async function open(folder: string, log: (line: string) => void): Promise<Open> {
-  const { PGlite } = await importDriver("@electric-sql/pglite", () => import("@electric-sql/pglite"));
+  const PGlite = await loadPglite();
   const root = resolve(folder);
   mkdirSync(root, { recursive: true, mode: 0o700 }); // PGlite makes its files readable by everybody.
   const lock: FolderLock = await lockFolder(root, { shownAs: folder, log });

@@ -1,6 +1,6 @@
 /** LISTEN over one direct connection of `pg` that comes back by itself. */
 import type { Database } from "./database.ts";
-import { importDriver } from "./driver.ts";
+import { loadPg } from "./driver.ts";
 import { asDatabaseError } from "./failure.ts";
 
 type Listen = NonNullable<Database["listen"]>;
@@ -22,7 +22,7 @@ export function pgListener(url: string | undefined): { listen: Listen; close(): 
   let timer: NodeJS.Timeout | undefined;
 
   const connect = async (): Promise<Connection> => {
-    const { Client } = (await importDriver("pg", () => import("pg"))).default;
+    const { Client } = await loadPg();
     const client = new Client({
       connectionString: url,
       keepAlive: true,

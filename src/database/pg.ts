@@ -3,7 +3,7 @@ import { OncewardError } from "../errors.ts";
 import { textArrayBinary } from "./array.ts";
 import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database } from "./database.ts";
-import { importDriver } from "./driver.ts";
+import { loadPg } from "./driver.ts";
 import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
 import { pgListener } from "./pg-listener.ts";
 import { asQueryable } from "./queryable.ts";
@@ -126,7 +126,7 @@ export function pgDatabase(
 }
 
 async function openPool(connectionString: string, max: number, timeoutMs: number): Promise<PgPool<PgClient>> {
-  const { Pool } = (await importDriver("pg", () => import("pg"))).default;
+  const { Pool } = await loadPg();
   const pool = new Pool({
     connectionString,
     max,
@@ -143,6 +143,8 @@ async function openPool(connectionString: string, max: number, timeoutMs: number
  * checkout and the next statement. Nothing is hidden by listening: every later use of that client rejects.
  */
 function survive(pool: Pick<Emitter, "on">): void {
+  if (surviving.has(pool)) return;
+  surviving.add(pool);
   const known = new WeakSet<object>();
   pool.on("error", () => {});
   pool.on("acquire", (client: Emitter) => {
@@ -151,6 +153,8 @@ function survive(pool: Pick<Emitter, "on">): void {
     client.on("error", () => {});
   });
 }
+
+const surviving = new WeakSet<object>();
 
 /** A pool without a timeout of its own would let us wait for ever. */
 async function connectWithin(pool: PgPool<PgClient>, timeoutMs: number): Promise<PooledClient> {

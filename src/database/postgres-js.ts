@@ -1,15 +1,14 @@
 /** postgres.js (`postgres`): the `sql` that the application has already. */
-import { OncewardError } from "../errors.ts";
 import { bridge, CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database } from "./database.ts";
-import { exhausted } from "./failure.ts";
 import { guardBegin } from "./postgres-js-begin.ts";
-import { asQueryable, queryable } from "./queryable.ts";
+import { runPostgresJs, type SqlOfPostgresJs } from "./postgres-js-query.ts";
+import { queryable } from "./queryable.ts";
 
 /** A `sql` of postgres.js, as far as we use it; `Tx` is its TransactionSql. */
 export interface PostgresJs<Tx> {
   begin<T>(options: string, work: (sql: Tx) => Promise<T>): Promise<unknown>;
-  reserve(): Promise<{ release(): void }>;
+  unsafe(text: string, params?: never[]): unknown;
   listen(
     channel: string,
     onNotify: (payload: string) => void,
@@ -28,21 +27,11 @@ export function postgresJsDatabase<Tx>(
   { connectionTimeoutMs = CONNECTION_TIMEOUT_MS }: PostgresJsOptions = {},
 ): Database<Tx> {
   guardBegin(sql);
+  const sender = sql as unknown as SqlOfPostgresJs;
   return {
     ...bridge<Tx>({
       name: "postgres.js",
-      outside: queryable(async (text, params) => {
-        const reserved = await reserveWithin(sql, connectionTimeoutMs);
-        try {
-          const result = await asQueryable(reserved).query(text, params);
-          reserved.release();
-          return result;
-        } catch (error) {
-          // A lost connection has left the pool already; releasing it would put it back.
-          if (!(error instanceof OncewardError)) reserved.release();
-          throw error;
-        }
-      }),
+      outside: queryable((text, params) => runPostgresJs(sender, text, params, connectionTimeoutMs)),
       begin: <T>(work: (tx: Tx) => Promise<T>) =>
         sql.begin("isolation level read committed", work) as Promise<T>,
       connectionTimeoutMs,
@@ -59,20 +48,4 @@ export function postgresJsDatabase<Tx>(
     },
     close: async () => {},
   };
-}
-
-/** postgres.js itself waits for ever. */
-async function reserveWithin(sql: PostgresJs<unknown>, timeoutMs: number): Promise<{ release(): void }> {
-  const reserving = sql.reserve();
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, timeoutMs, undefined);
-  });
-  const reserved = await Promise.race([reserving, timeout]).finally(() => clearTimeout(timer));
-  if (reserved) return reserved;
-  reserving.then(
-    (late) => late.release(),
-    () => {},
-  );
-  throw exhausted();
 }

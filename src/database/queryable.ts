@@ -3,6 +3,7 @@ import { OncewardError } from "../errors.ts";
 import { textArrayBinary } from "./array.ts";
 import type { Param, Queryable } from "./database.ts";
 import { asDatabaseError } from "./failure.ts";
+import { isPostgresJs, runPostgresJs } from "./postgres-js-query.ts";
 
 type Row = Record<string, unknown>;
 type Run = (text: string, params: readonly Param[]) => PromiseLike<unknown>;
@@ -103,27 +104,8 @@ function drizzleRun(tx: unknown): Run | undefined {
   };
 }
 
-/**
- * postgres.js. Strings are declared as text: it would otherwise ask the server for each parameter's type and
- * convert, encoding JSON twice. Rows are read raw, since `transform: postgres.camel` renames keys inside jsonb.
- */
 function postgresJsRun(tx: unknown): Run | undefined {
-  if (typeof tx !== "function" || !has(tx, "unsafe", "typed")) return undefined;
-  return async (text, params) => {
-    const typed = params.map((param) => (typeof param === "string" ? tx.typed(param, 25) : param));
-    const rows = await (tx.unsafe(text, typed) as { raw(): PromiseLike<RawRows> }).raw();
-    return rows.map((row) => Object.fromEntries(row.map((cell, i) => readCell(rows.columns[i]!, cell))));
-  };
-}
-
-type RawRows = (Buffer | null)[][] & { columns: { name: string; type: number }[] };
-
-function readCell({ name, type }: { name: string; type: number }, cell: Buffer | null): [string, unknown] {
-  if (cell === null) return [name, null];
-  const text = cell.toString();
-  if (JSON_OIDS.has(type)) return [name, JSON.parse(text)];
-  if (type === 16) return [name, text === "t"];
-  return [name, type === 21 || type === 23 ? Number(text) : text]; // smallint, integer
+  return isPostgresJs(tx) ? (text, params) => runPostgresJs(tx, text, params) : undefined;
 }
 
 /** Drivers answer with `{ rows }` or with the rows. */
