@@ -195,12 +195,12 @@ export class Verbs {
   signal(
     task: TaskIdentity,
     signal: { name: string; value?: string; fingerprint?: string; actor?: string },
-  ): Promise<{ outcome: "sent" | "duplicate" | "missing" } | { outcome: "conflict"; expected: string }> {
+  ): Promise<{ outcome: "sent" | "duplicate" | "late" | "missing" } | { outcome: "conflict"; expected: string }> {
     const { name, value, fingerprint, actor } = signal;
     return this.#call("signal", [task.scope, task.key, name, value, fingerprint, actor]);
   }
 
-  signals(task: TaskIdentity): Promise<Record<string, { value: string | null; actor: string | null; sent_at: string }>> {
+  signals(task: TaskIdentity): Promise<Record<string, ToldSignal>> {
     return this.#call("signals", [task.scope, task.key]);
   }
 
@@ -227,6 +227,11 @@ export class Verbs {
       ...[machine, subject, move.move, from, to, initial, expected, causeOf(cause)],
       ...[delayed && JSON.stringify(delayed), timer, String(restart)],
     ]);
+  }
+
+  /** Raises in the database: nothing of this transaction can be committed any more. */
+  abort(reason: string): Promise<never> {
+    return this.#call("abort", [reason]);
   }
 
   machineState(machine: string, subject: string): Promise<MachineState | null> {
@@ -326,6 +331,14 @@ export interface MachineState {
   readonly moves: readonly { version: number; move: string; from: string; to: string; cause: string | null; at: string }[];
   /** What moves it if it stays, soonest first. */
   readonly timers: readonly { key: string; state: TaskState; due_at: string | null }[];
+}
+
+export interface ToldSignal {
+  /** JSON, or null where it was sent without a value. */
+  readonly value: string | null;
+  readonly fingerprint: string | null;
+  readonly actor: string | null;
+  readonly sent_at: string;
 }
 
 export interface LedgerStats {

@@ -1,5 +1,6 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
+import type { ToldSignal } from "../ledger/verbs.ts";
 import type { Attempt, KnownStep, Wait } from "./attempt.ts";
 import { stepOtherKind } from "./changed.ts";
 import { fingerprintOf } from "./fingerprint.ts";
@@ -85,13 +86,7 @@ function endOf(waiting: Waiting, known: KnownStep | undefined): number | undefin
   return known && waiting.ms !== undefined ? known.startedAt + waiting.ms : undefined;
 }
 
-async function signalOf(attempt: Attempt, name: string, fingerprint: string | undefined): Promise<Told | undefined> {
-  const told = (await attempt.run.ledger.verbs.signals(attempt.task))[name] as Told | undefined;
+async function signalOf(attempt: Attempt, name: string, fingerprint: string | undefined): Promise<ToldSignal | undefined> {
+  const told = (await attempt.run.ledger.verbs.signals(attempt.task))[name];
   return told && (fingerprint === undefined || told.fingerprint === fingerprint) ? told : undefined;
-}
-
-interface Told {
-  readonly value: string | null;
-  readonly actor: string | null;
-  readonly fingerprint: string | null;
 }
