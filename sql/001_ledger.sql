@@ -80,7 +80,8 @@ create index task_parked on onceward.task (state, scope, finished_at)
 -- Groups: who is first in line, and how many run. Only rows with a group or a limit are in them.
 create index task_serial on onceward.task (scope, serial, created_at, key)
   where serial is not null and due_at is not null;
-create index task_slots on onceward.task (scope, serial) where state = 'running' and slots is not null;
+create index task_slots on onceward.task (scope, serial)
+  where state = 'running' and (slots is not null or serial is not null);
 -- Looking back by time costs next to nothing on the way in.
 create index task_created on onceward.task using brin (created_at) with (pages_per_range = 16, autosummarize = on);
 

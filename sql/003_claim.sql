@@ -90,16 +90,19 @@ begin
     where f.scope = t.scope and f.serial = t.serial and f.due_at is not null
     order by f.created_at, f.key limit 1;
     if ahead = t.key then
-      return true;
+      -- An older one can turn up while a younger one runs: replayed, or recorded in a transaction that took long.
+      select min(r.key) into ahead from onceward.task r
+      where r.scope = t.scope and r.serial = t.serial and r.state = 'running' and r.key <> t.key
+        and r.due_at > onceward.now();
     end if;
   else
     select min(r.key) into ahead from onceward.task r
     where r.scope = t.scope and r.serial = t.serial and r.state = 'running' and r.slots is not null
       and r.key <> t.key and r.due_at > onceward.now()
     having count(*) >= t.slots;
-    if ahead is null then
-      return true;
-    end if;
+  end if;
+  if ahead is null then
+    return true;
   end if;
   update onceward.task w set state = 'waiting', behind = ahead, due_at = onceward.now() + interval '1 minute'
   where w.scope = t.scope and w.key = t.key;
@@ -107,19 +110,31 @@ begin
 end
 $fn$;
 
--- A task of this group has finished: the next ones may run. Waits for the group's lock, so that a
--- claim which is just stepping aside is either seen here or sees that the way is free.
+-- A task of this group has finished or waits again: the next ones may run. Waits for the group's lock, so
+-- that a claim which is just stepping aside is either seen here or sees that the way is free. A row that
+-- somebody holds is passed by: whoever cancels it waits for this very lock, and then releases the next.
 create function onceward.release(in_scope text, in_serial text) returns void
   language plpgsql volatile set jit = off set enable_seqscan = off
   as $fn$
+declare
+  room integer; -- how many may start; null: one after another
 begin
   perform pg_advisory_xact_lock(onceward.group_lock(in_scope, in_serial));
+  select n.slots into room from onceward.task n
+  where n.scope = in_scope and n.serial = in_serial and n.due_at is not null and n.behind is not null
+  order by n.created_at, n.key limit 1;
+  if room is not null then
+    select room - count(*) into room from onceward.task r
+    where r.scope = in_scope and r.serial = in_serial and r.state = 'running' and r.slots is not null
+      and r.due_at > onceward.now();
+  end if;
   update onceward.task w set behind = null, due_at = onceward.now()
   from (
     select n.key, n.behind from onceward.task n
     where n.scope = in_scope and n.serial = in_serial and n.due_at is not null
       and (n.slots is null or n.behind is not null)
-    order by n.created_at, n.key limit 1
+    order by n.created_at, n.key limit greatest(coalesce(room, 1), 0)
+    for no key update skip locked
   ) next
   where w.scope = in_scope and w.key = next.key and next.behind is not null;
 end
@@ -149,6 +164,9 @@ begin
         lease::interval, worker);
       if cardinality(taken) = 1 then
         return jsonb_build_object('outcome', 'claimed', 'attempt', t.attempt + 1, 'task', taken[1]::jsonb);
+      end if;
+      if t.serial is not null then
+        perform onceward.release(t.scope, t.serial); -- It died instead.
       end if;
     end if;
     select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key;
@@ -190,6 +208,8 @@ declare
   taken jsonb := '{}'; -- in this call, by lane
   tasks text[] := '{}';
   batch text[];
+  more boolean;
+  more_due boolean := false;
   next_due timestamptz;
   next_of timestamptz;
   stopped text;
@@ -236,8 +256,10 @@ begin
       allowed := onceward.allowance(found_lanes[i], limits, least(want, quota),
         coalesce((taken ->> found_lanes[i])::integer, 0));
       if allowed > 0 then
-        batch := onceward.claim_scope(found_scopes[i], allowed, lease::interval, worker, at);
+        select c.tasks, c.more into batch, more
+        from onceward.claim_scope(found_scopes[i], allowed, lease::interval, worker, at) as c;
         got := cardinality(batch);
+        more_due := more_due or more;
         if got > 0 then
           tasks := tasks || batch;
           want := want - got;
@@ -258,7 +280,9 @@ begin
   end loop;
 
   -- 3. Idle: when to look again.
-  if want > 0 then
+  if more_due then
+    next_due := at;
+  elsif want > 0 then
     for i in 1..cardinality(found_scopes) loop
       next_of := onceward.next_due(found_scopes[i], at);
       next_due := least(next_due, next_of);
@@ -271,20 +295,26 @@ end
 $fn$;
 
 -- The due tasks of one scope, highest priority first, at most n.
-create function onceward.claim_scope(in_scope text, n integer, lease interval, worker text, at timestamptz)
-  returns text[]
+-- `more`: there may be more that are due, behind those that stepped aside.
+create function onceward.claim_scope(
+  in_scope text, n integer, lease interval, worker text, at timestamptz, out tasks text[], out more boolean
+)
   language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   p smallint := 32767;
-  tasks text[] := '{}';
   batch text[];
+  looked text[];
   plain text[];
   lapsed text[];
   grouped onceward.task[];
   t onceward.task;
+  asked integer;
+  before text[];
   passes integer := 0;
 begin
+  tasks := '{}';
+  more := false;
   loop
     if passes = 0 then
       select k.priority into p from onceward.task k
@@ -292,10 +322,11 @@ begin
       order by k.priority desc limit 1;
     end if;
     exit when p is null or n <= 0;
-    select array_agg(k.key) filter (where k.serial is null),
+    asked := n;
+    select array_agg(k.key), array_agg(k.key) filter (where k.serial is null),
         array_agg(k.key) filter (where k.serial is null and k.state = 'running'),
         array_agg(row(k.*)::onceward.task) filter (where k.serial is not null)
-      into plain, lapsed, grouped
+      into looked, plain, lapsed, grouped
     from (
       select * from onceward.task d
       where d.scope = in_scope and d.priority = p and d.due_at is not null and d.due_at <= at
@@ -313,19 +344,26 @@ begin
             lease, worker);
           tasks := tasks || batch;
           n := n - cardinality(batch);
+          if cardinality(batch) = 0 then
+            perform onceward.release(in_scope, t.serial); -- It died instead.
+          end if;
         end if;
       end loop;
     end if;
+    exit when n <= 0;
     passes := passes + 1;
-    -- Those that stepped aside or died made room: look again, within reason. Else on to the next priority.
-    if n <= 0 or grouped is null or passes >= 20 then
-      exit when n <= 0;
-      passes := 0;
-      exit when p = -32768;
-      p := p - 1;
+    -- As many as asked for, of which some stepped aside or died: there may be more behind them. Look again, within
+    -- reason, unless these are the same as before since somebody works on their groups this very moment.
+    if cardinality(looked) = asked and looked is distinct from before then
+      before := looked;
+      continue when passes < 20;
+      more := true;
     end if;
+    passes := 0;
+    before := null;
+    exit when p = -32768;
+    p := p - 1;
   end loop;
-  return tasks;
 end
 $fn$;
 

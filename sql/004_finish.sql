@@ -108,8 +108,8 @@ begin
     from failed f
   )
   select coalesce(jsonb_object_agg(f.i, f.state), '{}'),
-      array_agg(f.scope) filter (where f.serial is not null and f.state <> 'waiting'),
-      array_agg(f.serial) filter (where f.serial is not null and f.state <> 'waiting')
+      array_agg(f.scope) filter (where f.serial is not null),
+      array_agg(f.serial) filter (where f.serial is not null)
     into states, in_groups, groups
   from failed f;
   if groups is not null then

@@ -1,0 +1,185 @@
+/** Serial groups (one after another, in order) and slots (at most n at once). */
+import { expect, it } from "vitest";
+import { type Bench, claimDue, claimOne, describeOnEach, freshLane, keysOf, minute, recordAll, stateOf } from "./support.ts";
+
+const lease = { leaseMs: minute, worker: "w1" };
+
+function group(scope: string, keys: readonly string[], options: object = {}): { scope: string; key: string }[] {
+  return keys.map((key) => ({ scope, key, serial: "g", ...options }));
+}
+
+/** Lets the first of the group run and the others step aside behind it. */
+async function line(bench: Bench, keys = ["1", "2", "3"], options: object = {}): Promise<string> {
+  const scope = freshLane();
+  await recordAll(bench.ledger, group(scope, keys, options));
+  expect(keysOf(await claimDue(bench.ledger, scope))).toEqual(keys.slice(0, 1));
+  return scope;
+}
+
+describeOnEach("serial groups", (bench) => {
+  it("run one at a time, in the order they were recorded", async () => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    // Neither the key nor a higher priority comes before the order.
+    await recordAll(ledger, [
+      { scope, key: "z", serial: "g" },
+      { scope, key: "y", serial: "g", priority: 5 },
+      { scope, key: "x", serial: "g" },
+      { scope, key: "other", serial: "h" },
+      { scope, key: "alone" },
+    ]);
+    expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(["alone", "other", "z"]);
+    const order = ["z"];
+    for (const next of ["y", "x"]) {
+      expect(await claimDue(ledger, scope)).toEqual([]);
+      await clock.advance(minute / 3); // well within the lease
+      expect(await ledger.complete({ scope, key: order.at(-1)!, attempt: 1 })).toBe("done");
+      order.push(...keysOf(await claimDue(ledger, scope)));
+      expect(order.at(-1)).toBe(next);
+    }
+  });
+
+  it("are held to it too where a task is claimed by name, or as it is recorded", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    const [first, second] = group(scope, ["1", "2"]);
+    expect(await ledger.recordAndClaim(first!)).toMatchObject({ outcome: "claimed", attempt: 1 });
+    expect(await ledger.recordAndClaim(second!)).toMatchObject({ outcome: "recorded" });
+    expect(await ledger.verbs.claim(second!, { ...lease, early: true })).toMatchObject({ outcome: "waiting" });
+    await ledger.complete({ ...first!, attempt: 1 });
+    expect(await ledger.verbs.claim(second!, lease)).toMatchObject({ outcome: "claimed" });
+  });
+
+  it.each(["complete", "dead", "unknown", "cancel", "cancel the waiting"] as const)("go on at once after %s", async (end) => {
+    const { ledger } = bench();
+    const scope = await line(bench());
+    const claim = { scope, key: "1", attempt: 1 };
+    if (end === "complete") await ledger.complete(claim);
+    if (end === "dead") await ledger.fail({ ...claim, reason: "x", retry: "never" });
+    if (end === "unknown") await ledger.fail({ ...claim, reason: "x", retry: "unknown" });
+    if (end === "cancel") await ledger.verbs.cancel(claim);
+    if (end === "cancel the waiting") {
+      await ledger.verbs.cancel({ scope, key: "2" });
+      expect(await claimDue(ledger, scope)).toEqual([]);
+      await ledger.complete(claim);
+    }
+    expect(keysOf(await claimDue(ledger, scope))).toEqual([end === "cancel the waiting" ? "3" : "2"]);
+  });
+
+  it.each(["claimed by name", "claimed when due"])("go on at once when the first one dies of its tries as it is %s", async (how) => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1"], { maxTries: 1 }));
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
+    await clock.advance(minute - 1_000);
+    await recordAll(ledger, group(scope, ["2"]));
+    expect(await claimDue(ledger, scope)).toEqual([]); // "2" steps aside, for a minute at most
+    await clock.advance(2_000);
+    if (how === "claimed by name") await ledger.verbs.claim({ scope, key: "1" }, lease);
+    else expect(await claimDue(ledger, scope, 1)).toEqual([]);
+    expect(await stateOf(bench(), scope, "1")).toBe("dead");
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
+  });
+
+  it("wait for the first while it backs off, and let it go first again", async () => {
+    const { ledger, clock } = bench();
+    const scope = await line(bench());
+    await ledger.fail({ scope, key: "1", attempt: 1, reason: "busy", retry: { afterMs: 5 * minute } });
+    await clock.advance(2 * minute);
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    await clock.advance(3 * minute);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
+  });
+
+  it("wait for a first one whose lease has run out, which is taken over before the others", async () => {
+    const { ledger, clock } = bench();
+    const scope = await line(bench());
+    await clock.advance(3 * minute);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
+  });
+
+  it("recover by themselves when the first row was deleted by hand", async () => {
+    const { ledger, database, clock } = bench();
+    const scope = await line(bench());
+    await database.query("delete from onceward.task where scope = $1::text and key = '1'", [scope]);
+    await clock.advance(minute + 1);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
+  });
+
+  it("never overlap when an older one is replayed while a younger one runs", async () => {
+    const { ledger } = bench();
+    const scope = await line(bench());
+    await ledger.fail({ scope, key: "1", attempt: 1, reason: "x", retry: "never" });
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
+    await ledger.verbs.replay([{ scope, key: "1" }]);
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    await ledger.complete({ scope, key: "2", attempt: 1 });
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]); // The older one first, then "3".
+    expect(await claimDue(ledger, scope)).toEqual([]);
+  });
+
+  it("keep their line short for the others: a thousand behind one key do not hide what comes after", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    const crowd = Array.from({ length: 1000 }, (_, i) => ({ scope, key: `${i}`.padStart(4, "0"), serial: "g" }));
+    await ledger.verbs.record(crowd);
+    await ledger.record({ scope, key: "after them" });
+    let calls = 0;
+    let keys: string[] = [];
+    while (!keys.includes("after them")) {
+      expect(++calls).toBeLessThan(30);
+      const due = await ledger.verbs.claimDue([scope], { max: 10, ...lease });
+      keys = [...keys, ...keysOf(due.tasks)];
+      // Who has reached his limit before the end says so, or a worker would sleep.
+      if (!keys.includes("after them")) expect(due.nextInMs).toBe(0);
+    }
+    expect(keys).toEqual(["0000", "after them"]);
+  });
+});
+
+describeOnEach("slots", (bench) => {
+  const claimKeys = async (scope: string): Promise<string[]> => keysOf(await claimDue(bench().ledger, scope));
+
+  it("let n of a group run at once, and one more for each that ends", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    const keys = ["1", "2", "3", "4", "5", "6", "7"];
+    await recordAll(ledger, group(scope, keys, { slots: 3 }));
+    const running = await claimDue(ledger, scope);
+    expect(running).toHaveLength(3);
+    expect(await claimKeys(scope)).toEqual([]);
+    await ledger.complete(running[0]!);
+    expect(await claimKeys(scope)).toHaveLength(1);
+    expect(await claimKeys(scope)).toEqual([]);
+  });
+
+  it("are filled again at once when several end together", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2", "3", "4", "5", "6", "7"], { slots: 3 }));
+    const running = await claimDue(ledger, scope);
+    await ledger.verbs.complete(running);
+    expect(await claimKeys(scope)).toHaveLength(3);
+  });
+
+  it.each(["fail", "defer"] as const)("are free while one waits after %s", async (end) => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2", "3"], { slots: 2 }));
+    const [one] = await claimDue(ledger, scope);
+    if (end === "fail") await ledger.fail({ ...one!, reason: "busy", retry: { afterMs: 10 * minute } });
+    else await ledger.verbs.defer(one!, { delayMs: 10 * minute });
+    expect(await claimKeys(scope)).toEqual(["3"]);
+  });
+
+  it("are free when a lease has run out, and the crashed one needs a slot like the others", async () => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2"], { slots: 1 }));
+    expect(await claimKeys(scope)).toHaveLength(1);
+    await clock.advance(minute + 1);
+    expect(await claimKeys(scope)).toHaveLength(1);
+    expect(await ledger.verbs.claim({ scope, key: "1" }, lease)).not.toMatchObject({ outcome: "claimed" });
+    expect(await ledger.verbs.claim({ scope, key: "2" }, lease)).not.toMatchObject({ outcome: "claimed" });
+  });
+});
