@@ -143,11 +143,11 @@ create function onceward.defer(
   language plpgsql volatile set jit = off set enable_seqscan = off
   as $fn$
 declare
-  held integer;
+  held onceward.task;
   told boolean := false;
 begin
   -- The row first: the next statement then sees a signal that was committed while we waited for the row.
-  select t.generation into held from onceward.task t
+  select * into held from onceward.task t
   where t.scope = defer.scope and t.key = defer.key and t.attempt = defer.attempt::integer and t.state = 'running'
   for no key update;
   if not found then
@@ -158,7 +158,7 @@ begin
       select from onceward.signal s
       left join onceward.step w on w.scope = s.scope and w.key = s.key and w.generation = s.generation
         and w.name = s.name and w.state = 'waiting'
-      where s.scope = defer.scope and s.key = defer.key and s.generation = held
+      where s.scope = defer.scope and s.key = defer.key and s.generation = held.generation
         and (s.name = defer.signal or w.name is not null)
         and onceward.answers(s.fingerprint, w.value));
   end if;
@@ -172,6 +172,9 @@ begin
       else onceward.now() + delay::interval
     end
   where t.scope = defer.scope and t.key = defer.key;
+  if held.serial is not null then
+    perform onceward.release(held.scope, held.serial);
+  end if;
   return '"waiting"';
 end
 $fn$;
