@@ -1,0 +1,98 @@
+import type { Database } from "./database/database.ts";
+import { openDatabase } from "./database/open.ts";
+import type { PgClient } from "./database/pg.ts";
+import { connectSource, type ConnectedSource, type SourceOptions } from "./handler/source.ts";
+import { defineJob } from "./job/define.ts";
+import { enqueue } from "./job/enqueue.ts";
+import type { Enqueue, Job, JobFunction, JobOptions } from "./job/job.ts";
+import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.ts";
+import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
+import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
+import type { Source } from "./source/source.ts";
+import { Engine, type EngineOptions } from "./worker/engine.ts";
+
+/** Everything of Onceward in one process, over one database. `Tx` is that database's own kind of transaction. */
+export interface Once<Tx = PgClient> {
+  readonly database: Database<Tx>;
+  readonly engine: Engine<Tx>;
+  /** The sources that were connected, by name. */
+  readonly sources: ReadonlyMap<string, ConnectedSource<Record<string, unknown>, Tx>>;
+
+  /** Connects a sender of webhooks: register handlers with `.on`, and mount it with an adapter. */
+  source<Events extends Record<string, unknown>>(
+    source: Source<Events>,
+    options?: SourceOptions<Events>,
+  ): ConnectedSource<Events, Tx>;
+
+  /** Defines deferred work. The type of its input comes from the schema, or from the function's annotation. */
+  job<Result, Input = unknown>(name: string, fn: JobFunction<Input, Result, Tx>): Job<Input, Result>;
+  job<S extends Schema, Result>(
+    name: string,
+    options: JobOptions<SchemaOutput<S>> & { readonly input: S },
+    fn: JobFunction<SchemaOutput<S>, Result, Tx>,
+  ): Job<SchemaInput<S>, Result>;
+  job<Result, Input = unknown>(
+    name: string,
+    options: JobOptions<NoInfer<Input>> & { readonly input?: undefined },
+    fn: JobFunction<Input, Result, Tx>,
+  ): Job<Input, Result>;
+
+  /** Has a job run: alone, or with `{ tx }` inside your own open transaction. */
+  readonly enqueue: Enqueue;
+
+  /** Runs a function at the times of a cron expression, each time once across all processes. */
+  schedule(name: string, options: ScheduleOptions, fn: (tools: TickTools<Tx>) => unknown): void;
+
+  /** Guarded states of subjects, whose moves happen once, with their effects in the same transaction. */
+  machine<State extends string, Moves>(
+    name: string,
+    definition: MachineDefinition<State, Moves, Tx>,
+  ): Machine<State, Moves, Tx>;
+
+  /** Makes sure of the schema, and runs what is due in this process from now on. */
+  start(): Promise<void>;
+  /** Takes no more work, lets what runs finish for a while, hands the rest back, and closes what it opened. */
+  stop(options?: { readonly graceMs?: number }): Promise<void>;
+}
+
+export interface OnceOptions<Tx> extends EngineOptions {
+  /**
+   * A URL (postgres://…), a pg.Pool, a `sql` of postgres.js, a PGlite instance, or what drizzleDatabase,
+   * kyselyDatabase or prismaDatabase returns. Left out: an embedded Postgres in ./.onceward/db.
+   */
+  readonly database?: Database<Tx> | TransactionOf<Tx> | string | undefined;
+}
+
+/** A pool or client of a driver, as far as it tells what its transactions are. */
+type TransactionOf<Tx> =
+  | { connect(): Promise<Tx> }
+  | { begin(work: (tx: Tx) => Promise<unknown>): unknown }
+  | { transaction(work: (tx: Tx) => Promise<unknown>): unknown };
+
+/** The beginning of everything: one for a process. */
+export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<Tx> {
+  const { database: input, ...rest } = options;
+  const database = openDatabase(input) as Database<Tx>;
+  const engine = new Engine(database, rest);
+  const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
+  return {
+    database,
+    engine,
+    sources,
+    source(source, sourceOptions) {
+      const connected = connectSource(engine, source, sourceOptions);
+      sources.set(connected.name, connected as unknown as ConnectedSource<Record<string, unknown>, Tx>);
+      return connected;
+    },
+    // Overloads are for the caller's eyes; both sides have the same ones.
+    job: ((...args: [string, never, never]) => defineJob(engine, ...args)) as unknown as Once<Tx>["job"],
+    enqueue: ((...args: [never, never]) => enqueue(engine as Engine, ...args)) as unknown as Enqueue,
+    schedule: (name, scheduleOptions, fn) => schedule(engine, name, scheduleOptions, fn),
+    machine: (name, definition) => defineMachine(engine, name, definition),
+    start: () => engine.start(),
+    async stop(stopOptions) {
+      await engine.stop(stopOptions);
+      await database.close();
+    },
+  };
+}

@@ -1,0 +1,62 @@
+import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import pg from "pg";
+import Stripe from "stripe";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { createOnce, type Once } from "../src/once.ts";
+import type { JobTools } from "../src/job/job.ts";
+import { nodeHandler } from "../src/receive/node.ts";
+import { stripe } from "../src/source/stripe.ts";
+import { describeWith } from "./support/postgres.ts";
+
+const secret = "whsec_test_secret";
+const event = readFileSync(new URL("fixtures/stripe-events.ndjson", import.meta.url), "utf8").split("\n")[0] as string;
+
+describeWith("newest", "the whole of it", (database) => {
+  let once: Once;
+  let pool: pg.Pool;
+  let server: Server;
+  let url: string;
+  const mails: string[] = [];
+
+  beforeAll(async () => {
+    pool = new pg.Pool({ connectionString: database().url });
+    await pool.query("create table orders (session text primary key, times integer not null default 1)");
+    once = createOnce({ database: database().url });
+    const mail = once.job("mail", async ({ input, step }: JobTools<{ session: string }>) => {
+      await step("send", () => void mails.push(input.session));
+    });
+    const billing = once.source(stripe({ secrets: secret }));
+    billing.on("checkout.session.completed", async ({ event, tx, enqueue, once }) => {
+      const session = event.data.object;
+      if (!(await once(`order:${session.id}`))) return;
+      await tx.query("insert into orders (session) values ($1)", [session.id]);
+      await enqueue(mail, { session: session.id });
+    });
+    await once.start();
+    server = createServer(nodeHandler(billing)).listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  });
+
+  afterAll(async () => {
+    server?.close();
+    await once?.stop();
+    await pool?.end();
+  });
+
+  it("makes one order and one mail of 25 deliveries", async () => {
+    const stripeClient = new Stripe("sk_test_unused");
+    const header = stripeClient.webhooks.generateTestHeaderString({ payload: event, secret });
+    const answers = await Promise.all(
+      Array.from({ length: 25 }, async () => {
+        const response = await fetch(url, { method: "POST", body: event, headers: { "stripe-signature": header } });
+        return response.status;
+      }),
+    );
+    expect(new Set(answers)).toEqual(new Set([200]));
+    await vi.waitFor(() => expect(mails).toHaveLength(1), { timeout: 10_000 });
+    expect((await pool.query("select count(*)::int as n from orders")).rows).toEqual([{ n: 1 }]);
+  });
+});
