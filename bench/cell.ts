@@ -13,7 +13,15 @@ import { handle, receive } from "./workloads/receive.ts";
 import { limit } from "./workloads/limits.ts";
 import type { Variant } from "./variant.ts";
 
-export const workloads = { receive, handle, jobs: enqueueToDone, steps: enqueueToDone, drain, latency, limit };
+export const workloads = {
+  receive,
+  handle,
+  jobs: enqueueToDone,
+  steps: enqueueToDone,
+  drain,
+  latency,
+  limit,
+};
 export type Workload = keyof typeof workloads;
 
 export interface Cell {
@@ -50,9 +58,13 @@ export interface Measured {
 const PATIENCE_MS = 120_000;
 
 export async function runCell(cell: Cell): Promise<Measured> {
-  const child = fork(new URL(import.meta.url), [JSON.stringify(cell)], { stdio: ["ignore", "ignore", "pipe", "ipc"] });
+  const child = fork(new URL(import.meta.url), [JSON.stringify(cell)], {
+    stdio: ["ignore", "ignore", "pipe", "ipc"],
+  });
   let complaint = "";
-  child.stderr!.setEncoding("utf8").on("data", (text: string) => (complaint = (complaint + text).slice(-2000)));
+  child
+    .stderr!.setEncoding("utf8")
+    .on("data", (text: string) => (complaint = (complaint + text).slice(-2000)));
   let measured: Measured | undefined;
   child.on("message", (message) => (measured = message as Measured));
   const patience = cell.workload === "prepare" ? 20 * PATIENCE_MS : PATIENCE_MS;
@@ -70,9 +82,12 @@ async function prepare(variant: Variant, cell: Cell): Promise<Measured> {
 }
 
 async function main(cell: Cell): Promise<void> {
+  process.once("disconnect", () => process.exit(1)); // Whoever asked has ended.
   countStatements();
   const variant: Variant = variants[cell.variant];
-  const measured = await (cell.workload === "prepare" ? prepare(variant, cell) : workloads[cell.workload](variant, cell));
+  const measured = await (cell.workload === "prepare"
+    ? prepare(variant, cell)
+    : workloads[cell.workload](variant, cell));
   const rssMb = process.resourceUsage().maxRSS / 1024;
   process.send!({ ...measured, rssMb } satisfies Measured, () => process.exit());
 }

@@ -70,7 +70,9 @@ export async function costMeter({ url, pid }: { url?: string; pid?: number }): P
   };
 
   async function read() {
-    const lsn = client ? ((await client.query("select pg_current_wal_flush_lsn() as lsn")).rows[0].lsn as string) : "";
+    const lsn = client
+      ? ((await client.query("select pg_current_wal_flush_lsn() as lsn")).rows[0].lsn as string)
+      : "";
     const { user, system } = process.cpuUsage();
     if (client) statements--; // that one
     return { statements, lsn, nodeCpuUs: user + system, storeCpuUs: pid ? cpuUs(pid) : 0 };
@@ -105,7 +107,10 @@ function stat(pid: number): { parent: number; own: number; ended: number } | und
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8");
     // "pid (name) state ppid …": the name may hold anything, so read from its last bracket.
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ").map(Number);
+    const fields = text
+      .slice(text.lastIndexOf(")") + 2)
+      .split(" ")
+      .map(Number);
     const [utime, stime, cutime, cstime] = fields.slice(11, 15) as [number, number, number, number];
     return { parent: fields[1]!, own: utime + stime, ended: cutime + cstime };
   } catch {

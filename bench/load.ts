@@ -64,6 +64,7 @@ function request(id: string, port: number): Buffer {
 }
 
 async function generate(): Promise<void> {
+  process.once("disconnect", () => process.exit(1)); // Whoever asked has ended.
   const [load] = (await once(process, "message")) as [Load];
   const nextId = ids();
   const count = load.repeated ?? WARM + load.seconds * FASTEST;
@@ -71,11 +72,19 @@ async function generate(): Promise<void> {
   const sockets = await Promise.all(Array.from({ length: load.connections }, () => open(load.port)));
   // Every server warms up with what is not counted; where events repeat, this is their first delivery.
   const first = load.repeated ? requests : requests.splice(0, WARM);
-  const { requests: warm } = await drive(sockets, { requests: first, rounds: 1, seconds: load.repeated ? 60 : 1 });
+  const { requests: warm } = await drive(sockets, {
+    requests: first,
+    rounds: 1,
+    seconds: load.repeated ? 60 : 1,
+  });
   process.send!("ready");
   await once(process, "message");
   const cpu = process.cpuUsage();
-  const result = await drive(sockets, { requests, rounds: load.repeated ? Infinity : 1, seconds: load.seconds });
+  const result = await drive(sockets, {
+    requests,
+    rounds: load.repeated ? Infinity : 1,
+    seconds: load.seconds,
+  });
   const { user, system } = process.cpuUsage(cpu);
   const { latencies, ...rest } = result;
   const loaded: Loaded = {

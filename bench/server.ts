@@ -1,6 +1,12 @@
 /** The HTTP server that every variant stands behind unless it brings its own: verify, parse, hand over. */
 import { timingSafeEqual } from "node:crypto";
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
 import { digest, type StripeEvent } from "./event.ts";

@@ -2,6 +2,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { connect } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
+import type pg from "pg";
 import { servers } from "../test/support/postgres-binaries.ts";
 import { keep } from "../test/support/postgres-keeper.ts";
 import { freePort } from "../test/support/postgres-port.ts";
@@ -27,22 +28,27 @@ export async function startStore(): Promise<PostgresServer & { readonly details:
   if (versions.length === 0) throw new Error("no Postgres on this machine");
   for (const version of versions.toReversed()) {
     const server = await startPostgres({ version, settings: postgresSettings });
-    const { hasLz4, details } = await withClient(server.url, async (client) => {
-      const { rows } = await client.query("select enumvals, version() from pg_settings where name = 'default_toast_compression'");
-      const hasLz4 = (rows[0].enumvals as string[]).includes("lz4");
-      if (hasLz4) await client.query("alter system set default_toast_compression = 'lz4'");
-      await client.query("select pg_reload_conf()");
-      return { hasLz4, details: String(rows[0].version).split(" on ")[0]! };
-    });
-    if (hasLz4 || version === versions[0]) {
+    const { lz4, details } = await withClient(server.url, compressWell);
+    if (lz4 || version === versions[0]) {
       const template = new URL(server.url);
       template.pathname = "/template1";
       await withClient(template.href, (client) => client.query("create extension pg_walinspect"));
-      return Object.assign(server, { details: `${details}, ${hasLz4 ? "lz4" : "pglz"}` });
+      return Object.assign(server, { details: `${details}, ${lz4 ? "lz4" : "pglz"}` });
     }
     await server.stop();
   }
   throw new Error("unreachable");
+}
+
+async function compressWell(client: pg.Client): Promise<{ lz4: boolean; details: string }> {
+  const { rows } = await client.query<{ enumvals: string[]; version: string }>(
+    "select enumvals, version() from pg_settings where name = 'default_toast_compression'",
+  );
+  const { enumvals, version } = rows[0]!;
+  const lz4 = enumvals.includes("lz4");
+  if (lz4) await client.query("alter system set default_toast_compression = 'lz4'");
+  await client.query("select pg_reload_conf()");
+  return { lz4, details: version.split(" on ", 1)[0]! };
 }
 
 export interface RedisServer {
@@ -59,7 +65,14 @@ export async function startRedis(): Promise<RedisServer | undefined> {
   const folder = serverFolder("onceward-redis-");
   const keeper = keep(folder);
   const port = await freePort();
-  const settings = { port, bind: "127.0.0.1", dir: folder, appendonly: "yes", appendfsync: "always", save: "" };
+  const settings = {
+    port,
+    bind: "127.0.0.1",
+    dir: folder,
+    appendonly: "yes",
+    appendfsync: "always",
+    save: "",
+  };
   const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const child = spawn("redis-server", args, { stdio: "ignore", cwd: folder, ...serverUser() });
   keeper.watch(child);

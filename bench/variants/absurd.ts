@@ -19,8 +19,10 @@ export const absurd: Variant = {
   modes: ["receive", "jobs", "handle", "steps"],
   package: "absurd-sdk",
   backlog: 2_000,
-  notes: "64 concurrent tasks, polled every 10 ms, the event's id as idempotency key. The handler's row commits before its step.",
-  missing: () => (schema && existsSync(schema) ? undefined : "set ABSURD_SQL to sql/absurd.sql of its release"),
+  notes:
+    "64 concurrent tasks, polled every 10 ms, the event's id as idempotency key. The handler's row commits before its step.",
+  missing: () =>
+    schema && existsSync(schema) ? undefined : "set ABSURD_SQL to sql/absurd.sql of its release",
   prepare: ({ database }) =>
     withClient(database, async (client) => {
       await client.query(orderTable);

@@ -9,7 +9,8 @@ const CONCURRENCY = 64;
 const missing = () =>
   spawnSync("redis-server", ["--version"]).status === 0 ? undefined : "no redis-server on this machine";
 
-const how = "64 concurrent jobs, the event's id as job id, finished jobs kept, since a removed one is no longer known.";
+const how =
+  "64 concurrent jobs, the event's id as job id, finished jobs kept, since a removed one is no longer known.";
 
 export const bullmq: Variant = {
   ...variant("redis"),
@@ -82,7 +83,11 @@ type Work = (run: (job: { data: StripeEvent }) => Promise<void>) => {
   close(force: boolean): Promise<unknown>;
 };
 
-async function connect(store: "redis" | "postgres", setup: Setup, name: string): Promise<{ queue: Jobs; work: Work }> {
+async function connect(
+  store: "redis" | "postgres",
+  setup: Setup,
+  name: string,
+): Promise<{ queue: Jobs; work: Work }> {
   const { Queue, Worker, createPostgresBackend } = await import("bullmq");
   const concurrency = CONCURRENCY;
   if (store === "postgres") {

@@ -35,7 +35,9 @@ export const dbos: Variant = {
       async (event: StripeEvent) => {
         setup.started(event.id);
         if (setup.mode === "handle") {
-          await DBOS.runStep(() => pool.query(insertOrder, [event.id, event.type]).then(() => 1), { name: "order" });
+          await DBOS.runStep(() => pool.query(insertOrder, [event.id, event.type]).then(() => 1), {
+            name: "order",
+          });
         }
         if (setup.mode === "steps") {
           for (const name of ["one", "two", "three"]) await DBOS.runStep(async () => 1, { name });

@@ -15,13 +15,18 @@ const table = `create table if not exists webhook_event (
 const statements = {
   select: "select state from webhook_event where id = $1",
   insert: "insert into webhook_event (id, type, body, state) values ($1, $2, $3, $4)",
-  insertOnce: "insert into webhook_event (id, type, body, state) values ($1, $2, $3, $4) on conflict do nothing",
+  insertOnce:
+    "insert into webhook_event (id, type, body, state) values ($1, $2, $3, $4) on conflict do nothing",
   done: "update webhook_event set state = 'done', done_at = now() where id = $1",
   order: insertOrder,
 };
 
 type Statement = keyof typeof statements;
-type Run = (client: pg.Pool | pg.PoolClient, statement: Statement, ...values: string[]) => Promise<pg.QueryResult>;
+type Run = (
+  client: pg.Pool | pg.PoolClient,
+  statement: Statement,
+  ...values: string[]
+) => Promise<pg.QueryResult>;
 const run: Run = (client, name, ...values) => client.query({ name, text: statements[name], values });
 
 type Pattern = (pool: pg.Pool, setup: Setup, event: StripeEvent, body: string) => Promise<unknown>;

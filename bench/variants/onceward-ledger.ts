@@ -9,7 +9,8 @@ import type { StripeEvent } from "../event.ts";
 import type { Running, Setup, Variant } from "../variant.ts";
 import { seedLedger } from "./seed.ts";
 
-const SCOPE = "job/bench";
+const JOBS = "job/bench";
+const EVENTS = "stripe";
 const CONNECTIONS = 16;
 /** Claimed at once where a backlog is drained, and the most that run at a time. */
 const CLAIMS = 200;
@@ -20,7 +21,8 @@ export const ledger: Variant = {
   store: "postgres",
   modes: ["receive", "jobs", "handle", "steps"],
   backlog: 30_000,
-  notes: "record, complete and step_save shared by concurrent callers; in `handle`, row and completion commit together.",
+  notes:
+    "record, complete and step_save shared by concurrent callers; in `handle`, row and completion commit together.",
   async prepare({ database }) {
     await withClient(database, (client) => client.query(orderTable));
     const db = pgDatabase(database, { max: 1 });
@@ -36,26 +38,36 @@ export const ledger: Variant = {
 /** The same for any database adapter. */
 export function drive(database: Database, setup: Setup): Running {
   const own = new Ledger(database);
+  const scope = setup.mode === "receive" ? EVENTS : JOBS;
   const run = runner(own, setup);
-  let stopped = false;
+  const stop = new AbortController();
   let worker: Promise<void> | undefined;
   return {
     async enqueue(event, bytes) {
-      const task = { scope: SCOPE, key: event.id, type: event.type, body: bytes };
+      const task = { scope, key: event.id, type: event.type, body: bytes };
       if (setup.mode === "receive") return own.record(task);
       const recorded = await own.recordAndClaim(task);
-      if (recorded.outcome === "claimed") void run({ scope: SCOPE, key: event.id, attempt: recorded.attempt }, event);
+      if (recorded.outcome === "claimed")
+        void run({ scope, key: event.id, attempt: recorded.attempt }, event);
       return recorded;
     },
     enqueueMany: (events) =>
-      own.verbs.record(events.map((event) => ({ scope: SCOPE, key: event.id, type: event.type, body: JSON.stringify(event) }))),
+      own.verbs.record(
+        events.map((event) => ({ scope, key: event.id, type: event.type, body: JSON.stringify(event) })),
+      ),
     async start() {
       worker = (async () => {
         const running = new Set<Promise<void>>();
-        while (!stopped) {
-          const { tasks } = await own.verbs.claimDue([SCOPE], { max: CLAIMS - running.size, leaseMs: own.leaseMs, worker: own.worker });
+        while (!stop.signal.aborted) {
+          const { tasks } = await own.verbs.claimDue([scope], {
+            max: CLAIMS - running.size,
+            leaseMs: own.leaseMs,
+            worker: own.worker,
+          });
           for (const task of tasks) {
-            const one = run(task, JSON.parse(String(task.body)) as StripeEvent).finally(() => running.delete(one));
+            const one = run(task, JSON.parse(String(task.body)) as StripeEvent).finally(() =>
+              running.delete(one),
+            );
             running.add(one);
           }
           if (running.size >= CLAIMS / 2) await Promise.race(running);
@@ -64,11 +76,14 @@ export function drive(database: Database, setup: Setup): Running {
       })();
     },
     async unfinished() {
-      const { rows } = await database.query("select count(*) from onceward.task where due_at is not null");
+      const { rows } = await database.query(
+        "select count(*) from onceward.task where due_at is not null and scope = $1",
+        [scope],
+      );
       return Number(rows[0]!["count"]);
     },
     async close() {
-      stopped = true;
+      stop.abort();
       await worker;
       await database.close();
     },
@@ -88,7 +103,8 @@ function runner(own: Ledger, setup: Setup): (claim: Claimed, event: StripeEvent)
       });
     } else {
       if (setup.mode === "steps") {
-        for (const name of ["one", "two", "three"]) await own.saveStep({ ...claim, name, state: "done", value: "1" });
+        for (const name of ["one", "two", "three"])
+          await own.saveStep({ ...claim, name, state: "done", value: "1" });
       }
       const completed = own.complete(claim);
       setup.finished(key);

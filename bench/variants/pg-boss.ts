@@ -24,10 +24,19 @@ export const pgBoss: Variant = {
     boss.on("error", (error) => console.error(error));
     await boss.start();
     await boss.createQueue(QUEUE, { notify: true });
-    const options = { batchSize: BATCH, localConcurrency: 2, pollingIntervalSeconds: 0.5, burstWhenBatchFull: true };
+    const options = {
+      batchSize: BATCH,
+      localConcurrency: 2,
+      pollingIntervalSeconds: 0.5,
+      burstWhenBatchFull: true,
+    };
     return {
       enqueue: (event) => boss.send(QUEUE, event, { id: uuid(event.id) }),
-      enqueueMany: (events) => boss.insert(QUEUE, events.map((event) => ({ id: uuid(event.id), data: event }))),
+      enqueueMany: (events) =>
+        boss.insert(
+          QUEUE,
+          events.map((event) => ({ id: uuid(event.id), data: event })),
+        ),
       start: () =>
         setup.mode === "handle"
           ? boss.work<StripeEvent, void, typeof options & { transactional: true }>(
@@ -45,7 +54,9 @@ export const pgBoss: Variant = {
               for (const { data } of jobs) setup.finished(data.id);
             }),
       async unfinished() {
-        const { rows } = await boss.getDb().executeSql("select count(*) from pgboss.job where state < 'completed'");
+        const { rows } = await boss
+          .getDb()
+          .executeSql("select count(*) from pgboss.job where state < 'completed'");
         return Number(rows[0].count);
       },
       close: () => boss.stop({ graceful: false }),

@@ -5,9 +5,13 @@ import { body } from "../event.ts";
  * Finished and waiting tasks as if this ledger had run for long. Finished ones keep their key and no payload,
  * as after pruning: what claims and records meet is the table of tasks and its indexes.
  */
-export async function seedLedger(database: string, rows: { finished: number; waiting: number }): Promise<void> {
+export async function seedLedger(
+  database: string,
+  rows: { finished: number; waiting: number },
+): Promise<void> {
   await withClient(database, async (client) => {
-    const columns = "created_at, due_at, started_at, finished_at, attempt, tries, state, scope, key, type, held_by";
+    const columns =
+      "created_at, due_at, started_at, finished_at, attempt, tries, state, scope, key, type, held_by";
     await client.query(
       `insert into onceward.task (${columns})
       select t, null, t, t, 1, 1, 'done', 'job/bench', 'evt_0' || md5(i::text), 'charge.succeeded', '1'

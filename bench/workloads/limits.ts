@@ -15,14 +15,17 @@ const BATCH = 100;
 const COPIED = 20_000;
 
 const scripts = {
-  single: "\\set n random(1, 9000000000000000000)\ninsert into bench_limit (id, body) values ('evt_' || :n, :body);\n",
+  single:
+    "\\set n random(1, 9000000000000000000)\ninsert into bench_limit (id, body) values ('evt_' || :n, :body);\n",
   batched: `\\set n random(1, 9000000000000000000)\ninsert into bench_limit (id, body) select 'evt_' || :n || '_' || i, :body from generate_series(1, ${BATCH}) i;\n`,
 };
 
 export const hasPgbench = (): boolean => spawnSync("pgbench", ["--version"]).status === 0;
 
 export async function limit(variant: Variant, cell: Cell): Promise<Measured> {
-  await withClient(cell.database, (client) => client.query("create table if not exists bench_limit (id text primary key, body text not null)"));
+  await withClient(cell.database, (client) =>
+    client.query("create table if not exists bench_limit (id text primary key, body text not null)"),
+  );
   const meter = await costMeter({ url: cell.database, ...(cell.storePid && { pid: cell.storePid }) });
   const folder = mkdtempSync(join(tmpdir(), "onceward-bench-"));
   chmodSync(folder, 0o755); // COPY reads it as the server's user.
@@ -35,11 +38,31 @@ export async function limit(variant: Variant, cell: Cell): Promise<Measured> {
   }
 }
 
-async function pgbench(cell: Cell, folder: string, meter: Meter, which: "single" | "batched"): Promise<Measured> {
+async function pgbench(
+  cell: Cell,
+  folder: string,
+  meter: Meter,
+  which: "single" | "batched",
+): Promise<Measured> {
   const script = join(folder, "script.sql");
   writeFileSync(script, scripts[which]);
   const clients = which === "single" ? 64 : 2;
-  const args = ["-n", "-M", "prepared", "-c", `${clients}`, "-j", "2", "-T", `${Math.ceil(cell.seconds)}`, "-f", script, "-D", `body=${body("evt")}`, cell.database];
+  const args = [
+    "-n",
+    "-M",
+    "prepared",
+    "-c",
+    `${clients}`,
+    "-j",
+    "2",
+    "-T",
+    `${Math.ceil(cell.seconds)}`,
+    "-f",
+    script,
+    "-D",
+    `body=${body("evt")}`,
+    cell.database,
+  ];
   const child = spawn("pgbench", args, { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));

@@ -29,12 +29,15 @@ async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measu
 
   const before = await recorded(mode, running, cell);
   const { server, port } = await listen(
-    running.listener ?? plainListener((event, bytes) => running.enqueue(event, bytes) as Promise<unknown> | undefined),
+    running.listener ?? plainListener((event, bytes) => running.enqueue(event, bytes)),
   );
   const { connections = 64, seconds, duplicates } = cell;
   const go = await prepareLoad({ port, connections, seconds, ...(duplicates && { repeated: REPEATED }) });
   if (mode !== "receive") await settled(running, others);
-  const meter = await costMeter({ ...(variant.store === "postgres" && { url: cell.database }), ...(cell.storePid && { pid: cell.storePid }) });
+  const meter = await costMeter({
+    ...(variant.store === "postgres" && { url: cell.database }),
+    ...(cell.storePid && { pid: cell.storePid }),
+  });
 
   const began = performance.now();
   const load = await go();
@@ -58,7 +61,9 @@ async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measu
 /** What the store has of the events: rows of handlers, or what waits for one. A figure without it proves nothing. */
 async function recorded(mode: Mode, running: Running, { database }: Cell): Promise<number> {
   if (mode === "receive") return running.unfinished();
-  return withClient(database, async (client) => Number((await client.query("select count(*) from bench_order")).rows[0].count));
+  return withClient(database, async (client) =>
+    Number((await client.query("select count(*) from bench_order")).rows[0].count),
+  );
 }
 
 async function settled(running: Running, others: number): Promise<void> {

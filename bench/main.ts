@@ -1,0 +1,144 @@
+/**
+ * npm run bench [-- --quick | --full] [--sections jobs,drain] [--variants ledger,pgBoss] [--out folder]
+ * Measures, and writes benchmarks.json, benchmarks.md and benchmarks.svg, by default into docs/.
+ */
+import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { arch, cpus, release, tmpdir, totalmem } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { runCell, type Cell, type Measured } from "./cell.ts";
+import { chart } from "./chart.ts";
+import { withClient } from "./database.ts";
+import { footprintOf, ownFootprint } from "./footprint.ts";
+import { makePlan, ours, type Plan, type Section } from "./plan.ts";
+import { report } from "./report.ts";
+import type { Footprint, Results, SectionResult } from "./results.ts";
+import { startRedis, startStore, type RedisServer } from "./stores.ts";
+import type { Variant } from "./variant.ts";
+import { variants, type VariantName } from "./variants/index.ts";
+
+const { values: flags } = parseArgs({
+  options: {
+    quick: { type: "boolean", default: false },
+    full: { type: "boolean", default: false },
+    sections: { type: "string" },
+    variants: { type: "string" },
+    out: { type: "string", default: fileURLToPath(new URL("../docs", import.meta.url)) },
+  },
+});
+
+const postgres = await startStore();
+const redis = await startRedis();
+const folder = mkdtempSync(join(tmpdir(), "onceward-bench-"));
+const known = new Set<string>();
+try {
+  const plan = chosen(makePlan(flags.full ? "full" : flags.quick ? "quick" : "default"));
+  const sections: SectionResult[] = [];
+  for (const section of plan.sections) sections.push(await measure(section, plan));
+  const results: Results = {
+    at: new Date().toISOString().slice(0, 10),
+    extent: plan.extent,
+    seconds: plan.seconds,
+    machine: machine(redis),
+    footprints: footprints(plan),
+    sections,
+  };
+  mkdirSync(flags.out, { recursive: true });
+  writeFileSync(join(flags.out, "benchmarks.json"), `${JSON.stringify(results, null, 1)}\n`);
+  writeFileSync(join(flags.out, "benchmarks.md"), report(results));
+  writeFileSync(join(flags.out, "benchmarks.svg"), chart(results));
+  console.log(report(results));
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+  await redis?.stop();
+  await postgres.stop();
+}
+
+function chosen(plan: Plan): Plan {
+  const only = (list: string | undefined) => list?.split(",");
+  const [ids, names] = [only(flags.sections), only(flags.variants)];
+  const sections = plan.sections
+    .filter(({ id }) => !ids || ids.some((one) => id.startsWith(one)))
+    .map((one) => ({ ...one, variants: one.variants.filter((name) => !names || names.includes(name)) }))
+    .filter((one) => one.variants.length > 0);
+  return { ...plan, sections };
+}
+
+/** All variants in turn, and that several times. */
+async function measure(section: Section, plan: Plan): Promise<SectionResult> {
+  const rounds: Partial<Record<VariantName, Measured[]>> = {};
+  console.error(`\n${section.title}`);
+  for (let round = 1; round <= plan.rounds; round++) {
+    for (const name of section.variants) {
+      const failed = rounds[name]?.find((one) => one.failure);
+      const measured = failed ?? (await measureOne(section, name, plan));
+      (rounds[name] ??= []).push(measured);
+      console.error(`  ${round}  ${variants[name].title.padEnd(42)} ${said(section, measured)}`);
+    }
+  }
+  return { ...section, rounds };
+}
+
+async function measureOne(section: Section, name: VariantName, { seconds }: Plan): Promise<Measured> {
+  const variant: Variant = variants[name];
+  const missing = variant.missing?.();
+  if (missing) return { failure: missing };
+  const cell = await cellOf(section, name, seconds);
+  if (!known.has(cell.database)) {
+    known.add(cell.database);
+    const { failure } = await runCell({ ...cell, workload: "prepare" });
+    if (failure) return { failure };
+  }
+  return runCell(cell);
+}
+
+/** Each variant has a database of its own for each section; sections with the same seed share it. */
+async function cellOf(section: Section, name: VariantName, seconds: number): Promise<Cell> {
+  const { store } = variants[name];
+  const id = section.seed ? `held_${section.seed.finished}_${section.seed.waiting}` : section.id;
+  const database = `${name}_${id}`.replaceAll("-", "_").toLowerCase();
+  const url = new URL(postgres.url);
+  url.pathname = `/${database}`;
+  if (store !== "pglite" && !known.has(url.href)) {
+    await withClient(postgres.url, (client) => client.query(`create database ${database}`));
+  }
+  const storePid = { postgres: postgres.pid, redis: redis?.pid, pglite: undefined, none: undefined }[store];
+  return {
+    workload: section.workload,
+    variant: name,
+    database: store === "pglite" ? join(folder, database) : url.href,
+    redis: redis?.url ?? "",
+    seconds,
+    ...section.options,
+    ...(storePid && { storePid }),
+    ...(section.seed && { seed: section.seed }),
+  };
+}
+
+function said(section: Section, { failure, rate, p50Ms }: Measured): string {
+  if (failure) return `- ${failure.split("\n", 1)[0]}`;
+  return section.unit === "ms" ? `${p50Ms?.toFixed(2)} ms` : `${Math.round(rate ?? 0)}/s`;
+}
+
+function machine(redisServer: RedisServer | undefined): Record<string, string> {
+  const [cpu] = cpus();
+  return {
+    CPU: `${cpus().length} × ${cpu?.model.trim()}, ${arch()}`,
+    memory: `${Math.round(totalmem() / 2 ** 30)} GB`,
+    system: `${process.platform} ${release().split("-", 1)[0]}`,
+    Node: process.version,
+    Postgres: `${postgres.details}, fsync and synchronous_commit on`,
+    Redis: redisServer?.details ?? "none",
+  };
+}
+
+function footprints(plan: Plan): Results["footprints"] {
+  const found: Partial<Record<VariantName, Footprint>> = {};
+  for (const name of new Set(plan.sections.flatMap((one) => one.variants))) {
+    const variant: Variant = variants[name];
+    if (name === ours) found[name] = ownFootprint();
+    else if (variant.package) found[name] = footprintOf(variant.package);
+  }
+  return found;
+}
