@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Database } from "../database/database.ts";
 import { OncewardError } from "../errors.ts";
@@ -32,7 +33,9 @@ export class Engine<Tx = unknown> {
     const { schema, leaseMs } = options;
     this.database = database;
     this.#options = options;
-    this.ledger = new Ledger(database, { schema, leaseMs, worker: `${hostname()}:${process.pid}` });
+    // In containers every process is number 1 of some host, and one process can have several engines.
+    const worker = `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
+    this.ledger = new Ledger(database, { schema, leaseMs, worker });
     this.worker = new Worker(this.ledger, this.#lanes, options);
   }
 
@@ -81,9 +84,9 @@ export class Engine<Tx = unknown> {
   }
 
   /** Runs a claimed task now, for a caller who waits for it. */
-  runHere(lane: Lane, task: ClaimedTask, controller?: AbortController): Promise<Ran> {
+  runHere(lane: Lane, task: ClaimedTask, options: { signal?: AbortSignal | undefined } = {}): Promise<Ran> {
     const { ledger, worker } = this;
-    return runTask(lane, task, { ledger, leases: worker.leases, ...(controller && { controller }) });
+    return runTask(lane, task, { ledger, leases: worker.leases, signal: options.signal });
   }
 
   async #prepare(): Promise<void> {

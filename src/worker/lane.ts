@@ -32,6 +32,12 @@ export interface Run {
   readonly ledger: Ledger;
   /** Aborts when the claim is lost, the deadline has passed, or the process stops. */
   readonly signal: AbortSignal;
+  /**
+   * Makes sure that the claim is still ours; throws `claim_lost` where it is not. Costs nothing unless the
+   * process was paused or the database away for a good part of the lease. Ask before calling the world
+   * outside: a process that was stopped and goes on knows nothing yet of who took over.
+   */
+  confirm(): Promise<void>;
 }
 
 /** How an attempt ended well. */
@@ -52,3 +58,17 @@ export type Ran =
   | { readonly outcome: "failed"; readonly error: unknown; readonly state: "waiting" | "dead" | "unknown" }
   /** Another attempt has taken over, or the ledger could not be told; nothing of this one counts. */
   | { readonly outcome: "lost"; readonly error?: unknown };
+
+/** The lane that runs a scope: the longest name that is the scope or ends before a '/' in it. */
+export function laneOf(lanes: ReadonlyMap<string, Lane>, scope: string): Lane | undefined {
+  for (let name = scope; ; name = name.slice(0, name.lastIndexOf("/"))) {
+    const lane = lanes.get(name);
+    if (lane) return lane;
+    if (!name.includes("/")) return undefined;
+  }
+}
+
+/** The name of a scope's lane where the lane itself is not known here: all of a job's scope, the first part of others. */
+export function laneName(scope: string): string {
+  return scope.startsWith("job/") ? scope : (scope.split("/", 1)[0] ?? scope);
+}

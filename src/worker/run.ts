@@ -1,17 +1,25 @@
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { Claim, ClaimedTask, Retry } from "../ledger/task.ts";
-import type { Backoff, Finish, Lane, Ran } from "./lane.ts";
+import type { ClaimedTask, Retry } from "../ledger/task.ts";
+import type { Backoff, Finish, Lane, Ran, Run } from "./lane.ts";
+import type { Lease } from "./lease.ts";
 import type { Leases } from "./leases.ts";
 
 /** How long the ledger is tried again when the database is away at the end of a run. */
 const retryPausesMs = [50, 250, 1_000, 2_500, 5_000, 10_000];
 
+/** A timer beyond 32 bits would fire at once; nothing runs for 24 days. */
+const longestTimerMs = 2 ** 31 - 1;
+
 export interface RunOptions {
   readonly ledger: Ledger;
   readonly leases: Leases;
-  /** Aborts the run from outside: the process stops. */
-  readonly controller?: AbortController;
+  /** The claim, where it is held already. */
+  readonly lease?: Lease | undefined;
+  /** Aborts the run from outside. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called when the task's code has ended and before the ledger is told: its place is free for another. */
+  readonly onEnded?: (() => void) | undefined;
 }
 
 /**
@@ -19,47 +27,70 @@ export interface RunOptions {
  * runs: by a worker, inside a request, or for the caller of an action. Never rejects.
  */
 export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions): Promise<Ran> {
-  const { ledger, leases, controller = new AbortController() } = options;
-  leases.hold(task, controller);
-  const deadline = setDeadline(lane.deadlineMs, controller);
+  const { ledger, leases, signal } = options;
+  const lease = options.lease ?? leases.hold(task);
+  const abort = signal && (() => lease.abort(signal.reason));
+  if (signal?.aborted) abort?.();
+  else if (abort) signal.addEventListener("abort", abort);
+  const { backoff, deadlineMs } = lane.settings?.(task) ?? lane;
+  const deadline = setDeadline(deadlineMs, lease);
+  const run: Run = {
+    ledger,
+    get signal() {
+      return lease.signal;
+    },
+    confirm: () => leases.confirm(lease),
+  };
   try {
-    let finish: Finish;
-    try {
-      const run = { ledger, signal: controller.signal };
-      finish = await Promise.race([lane.run(task, run), aborted(controller.signal)]);
-    } catch (error) {
-      if (isLost(error)) return { outcome: "lost", error };
-      const state = await tell(() => ledger.fail({ ...task, reason: messageOf(error), retry: retryAfter(error, task, lane.backoff) }));
-      return state === "lost" ? { outcome: "lost", error } : { outcome: "failed", error, state };
-    }
-    return await settle(ledger, task, finish);
+    const ended = await lease.guard(async () => lane.run(task, run)).then(
+      (finish) => ({ finish }),
+      (error: unknown) => ({ error }),
+    );
+    clearTimeout(deadline);
+    lease.ended = true;
+    options.onEnded?.();
+    return await tellEnd({ ledger, backoff, task, lease, ended });
   } catch (error) {
     // The ledger could not be told. The claim runs out, and the task comes back by itself.
     return { outcome: "lost", error };
   } finally {
-    clearTimeout(deadline);
-    leases.release(task);
+    if (abort) signal.removeEventListener("abort", abort);
+    leases.release(lease);
   }
 }
 
-async function settle(ledger: Ledger, task: Claim, finish: Finish): Promise<Ran> {
-  if (finish.finish === "committed") return { outcome: "done", result: finish.result };
-  if (finish.finish === "defer") {
-    const state = await tell(() => ledger.verbs.defer(task, finish.until));
-    return { outcome: state };
+interface End {
+  readonly ledger: Ledger;
+  readonly backoff: Backoff | undefined;
+  readonly task: ClaimedTask;
+  readonly lease: Lease;
+  readonly ended: { readonly finish: Finish } | { readonly error: unknown };
+}
+
+async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ran> {
+  const { scope, key, attempt } = task;
+  if ("error" in ended) {
+    const { error } = ended;
+    if (lease.lost) return { outcome: "lost", error };
+    const failure = { scope, key, attempt, reason: messageOf(error), retry: retryAfter(error, task, backoff) };
+    const state = await tell(lease, () => ledger.fail(failure));
+    return state === "lost" ? { outcome: "lost", error } : { outcome: "failed", error, state };
   }
+  const { finish } = ended;
+  if (finish.finish === "committed") return { outcome: "done", result: finish.result };
+  if (finish.finish === "defer") return { outcome: await tell(lease, () => ledger.verbs.defer(task, finish.until)) };
   const { result } = finish;
-  const state = await tell(() => ledger.complete({ scope: task.scope, key: task.key, attempt: task.attempt, result }));
+  const state = await tell(lease, () => ledger.complete({ scope, key, attempt, result }));
   return state === "done" ? { outcome: "done", result } : { outcome: "lost" };
 }
 
-/** Tells the ledger, again after a pause where the database is away for a moment. */
-async function tell<T>(say: () => Promise<T>): Promise<T> {
+/** Tells the ledger, again after a pause where the database is away for a moment; no longer once the claim is given up. */
+async function tell<T>(lease: Lease, say: () => Promise<T>): Promise<T> {
   for (const pause of retryPausesMs) {
     try {
       return await say();
     } catch (error) {
-      if (!(error instanceof OncewardError) || !error.retry) throw error;
+      if (!(error instanceof OncewardError) || !error.retry || lease.lost) throw error;
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
@@ -76,21 +107,9 @@ function retryAfter(error: unknown, task: ClaimedTask, backoff: Backoff | undefi
   return { afterMs: Math.round(delay * (0.5 + Math.random() / 2)) };
 }
 
-function isLost(error: unknown): boolean {
-  return error instanceof OncewardError && error.code === "claim_lost";
-}
-
-function setDeadline(ms: number | undefined, controller: AbortController): NodeJS.Timeout | undefined {
-  if (ms === undefined) return undefined;
+function setDeadline(ms: number | undefined, lease: Lease): NodeJS.Timeout | undefined {
+  if (ms === undefined || ms > longestTimerMs) return undefined;
   return setTimeout(() => {
-    controller.abort(new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`));
+    lease.abort(new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`));
   }, ms);
-}
-
-/** Rejects when the signal fires: a run that does not listen to it must not hold its place for ever. */
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason as Error);
-    else signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
-  });
 }

@@ -1,9 +1,12 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
 import { freshlyClaimed, type Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
-import type { LaneLimit } from "../ledger/verbs.ts";
-import type { Lane, Ran } from "./lane.ts";
-import { Leases } from "./leases.ts";
+import { Announcer } from "./announcer.ts";
+import { type Lane, laneName, laneOf, type Ran } from "./lane.ts";
+import { type Instant, instant, type Lease } from "./lease.ts";
+import { Leases, lost } from "./leases.ts";
+import { Places } from "./places.ts";
 import { runTask } from "./run.ts";
 
 export interface WorkerOptions {
@@ -19,22 +22,23 @@ export interface WorkerOptions {
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
-/** A pause after the database did not answer, so that a restart is not met by a storm. */
-const errorPauseMs = 500;
-const helloEveryMs = 30_000;
+/** The first and the longest pause after the database did not answer, so that a restart is not met by a storm. */
+const errorPauseMs = 250;
+const longestErrorPauseMs = 2_000;
+/** How often a worker says that it is there, and lanes are tended. */
+const tendEveryMs = 30_000;
+/** What was taken ahead and still waits after so long goes back: somebody else may have room. */
+const staleMs = 1_000;
 
+/** A task that this process holds. */
 interface Place {
   readonly lane: Lane;
-  readonly controller: AbortController;
   readonly task: ClaimedTask;
+  readonly lease: Lease;
 }
 
-/** A lane may take so much of the places and no more, so that one slow job leaves room for the others. */
-const laneShare = 0.75;
-
 /**
- * Claims due tasks in batches and runs them with bounded concurrency. It holds up to twice as many as
- * it runs, so that finishing one starts the next without a query; what it holds is leased, renewed,
+ * Claims due tasks in batches and runs them with bounded concurrency. What it holds is leased, renewed,
  * and handed back at once when it stops.
  */
 export class Worker {
@@ -42,45 +46,55 @@ export class Worker {
   readonly leases: Leases;
   readonly #lanes: ReadonlyMap<string, Lane>;
   readonly #options: WorkerOptions;
-  readonly #concurrency: number;
-  /** How many tasks it holds at the most, running or next in line. */
-  readonly #places: number;
-  /** Room for less than this is not worth a query: some must finish first. */
-  readonly #batch: number;
-  readonly #waiting: Place[] = [];
-  readonly #running = new Map<Place, Promise<void>>();
-  readonly #heldByLane = new Map<string, number>();
-  readonly #runningByLane = new Map<string, number>();
-  #held = 0;
-  #state: "new" | "started" | "stopping" = "new";
+  readonly #pollMs: number;
+  readonly #announcer: Announcer;
+  /** Tasks run outside of the async context of whoever enqueued them, as they would in any other process. */
+  readonly #outside = AsyncLocalStorage.snapshot();
+  readonly #waiting = new Set<Place>();
+  readonly #running = new Set<Place>();
+  #places = new Places([], 0);
+  #state: "new" | "starting" | "started" | "stopped" = "new";
+  #stopping: Promise<void> | undefined;
   #loop: Promise<void> | undefined;
   #wakeUp: (() => void) | undefined;
   #woken = false;
+  /** The loop would ask for more, but there was no room. */
+  #hungry = false;
+  /** What must end before `stop` does: offers, runs, what is being handed back. */
+  #pending = 0;
+  #whenIdle: (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #tending: Promise<void> | undefined;
   #unlisten: (() => Promise<void>) | undefined;
-  #hello: NodeJS.Timeout | undefined;
 
   constructor(ledger: Ledger, lanes: ReadonlyMap<string, Lane>, options: WorkerOptions = {}) {
     this.ledger = ledger;
     this.leases = new Leases(ledger);
+    this.#announcer = new Announcer(ledger.verbs);
     this.#lanes = lanes;
     this.#options = options;
-    this.#concurrency = options.concurrency ?? 32;
-    this.#places = 2 * this.#concurrency;
-    this.#batch = Math.max(1, Math.floor(this.#places * (1 - laneShare)));
+    this.#pollMs = options.pollMs ?? 2_000;
   }
 
   async start(): Promise<void> {
     if (this.#state !== "new") throw new OncewardError("config_invalid", "This worker was started before.");
+    this.#state = "starting";
+    try {
+      await this.#tend();
+    } catch (error) {
+      if (this.#isStarting()) this.#state = "new";
+      throw error;
+    }
+    if (!this.#isStarting()) return;
+    this.#places = new Places(this.#lanes.values(), this.#options.concurrency ?? 32);
     this.#state = "started";
-    const names = [...this.#lanes.keys()];
-    await this.ledger.verbs.hello(this.ledger.worker, names);
-    this.#hello = setInterval(() => {
-      this.ledger.verbs.hello(this.ledger.worker, names).catch((error) => this.#options.onError?.(error));
-    }, helloEveryMs);
-    this.#unlisten = await this.ledger.database.listen?.("onceward", (lane) => {
-      if (lane === "" || this.#lanes.has(lane)) this.wake();
-    });
+    this.#timer = setInterval(() => this.#tend().catch((error) => this.#report(error)), tendEveryMs);
     this.#loop = this.#work();
+  }
+
+  /** Whether what is recorded is run here; also while it stops, since then others run it, or this one when it is back. */
+  get started(): boolean {
+    return this.#state !== "new";
   }
 
   /** Look for due work now. */
@@ -95,196 +109,242 @@ export class Worker {
    */
   async offer(task: NewTask): Promise<Recorded> {
     const lane = laneOf(this.#lanes, task.scope);
-    const now = !task.delayMs && !task.dueAt && !task.ignored;
-    if (!lane || !now || this.#state !== "started" || this.#roomIn(lane) <= 0) {
-      const recorded = await this.ledger.record(task);
-      if (recorded.outcome === "recorded" && now) this.announce(task.scope);
-      return recorded;
-    }
-    this.#count(lane, 1);
-    let started = false;
-    try {
-      const recorded = await this.ledger.recordAndClaim(task);
-      if (recorded.outcome === "claimed") {
-        started = true;
-        this.#place(lane, recorded.task ?? freshlyClaimed(task, recorded.attempt));
-      }
-      return recorded;
-    } finally {
-      if (!started) this.#count(lane, -1);
-    }
+    const dueInMs = task.ignored === undefined ? dueIn(task) : Infinity;
+    // Limits across processes are kept by claiming what is due, not by claiming one task by name.
+    const here = dueInMs <= 0 && lane && !lane.limit && this.#state === "started" && this.#places.room(lane) > 0;
+    const recorded = here ? await this.#recordHere(lane, task) : await this.ledger.record(task);
+    // Also of what is due before the next poll: then it is known when to look.
+    if (recorded.outcome === "recorded" && dueInMs < this.#pollMs) this.announce(task.scope);
+    return recorded;
   }
 
-  /** Something of this scope is due: say so to this process, or to whoever listens. */
+  /** Something of this scope is due: look for it, or tell those who have room. */
   announce(scope: string): void {
-    if (this.#state === "started" && laneOf(this.#lanes, scope)) this.wake();
-    // A lost word costs one poll.
-    else this.ledger.verbs.wake([laneName(scope)]).catch(() => undefined);
+    const lane = laneOf(this.#lanes, scope);
+    if (lane && this.#state === "started" && this.#places.room(lane) > 0) this.wake();
+    else this.#announcer.tell(lane?.name ?? laneName(scope));
   }
 
   /** Takes no more work, lets what runs finish for a while, hands the rest back at once. */
   async stop(options: { graceMs?: number } = {}): Promise<void> {
-    if (this.#state !== "started") return;
-    this.#state = "stopping";
-    clearInterval(this.#hello);
+    if (this.#state === "new") await this.#announcer.settle();
+    else await (this.#stopping ??= this.#stop(options.graceMs ?? this.#options.graceMs ?? 10_000));
+  }
+
+  async #stop(graceMs: number): Promise<void> {
+    this.#state = "stopped";
+    clearInterval(this.#timer);
     this.wake();
-    await this.#loop;
-    await Promise.all(this.#waiting.splice(0).map((place) => this.#handBack(place)));
+    for (const place of this.#waiting) this.#giveBack(place);
     const grace = setTimeout(() => {
-      for (const place of this.#running.keys()) void this.#handBack(place);
-    }, options.graceMs ?? this.#options.graceMs ?? 10_000);
-    await Promise.all(this.#running.values());
+      for (const { lane, task, lease } of this.#running) {
+        lease.abort(lost("the process stops, and the task was handed back"));
+        // Where its code has ended, the ledger is being told just now.
+        if (!lease.ended) void this.#handBack(lane, task);
+      }
+    }, graceMs);
+    await this.#loop;
+    if (this.#pending > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve));
     clearTimeout(grace);
+    await this.#tending?.catch(() => undefined);
+    await this.#announcer.settle();
     await this.#unlisten?.().catch(() => undefined);
     await this.ledger.verbs.goodbye(this.ledger.worker).catch(() => undefined);
   }
 
+  /** `stop` may have come while we waited. */
+  #isStarting(): boolean {
+    return this.#state === "starting";
+  }
+
+  /** Says that this worker is there, looks after the lanes, and listens; again every half minute. */
+  #tend(): Promise<void> {
+    this.#tending ??= this.#tendOnce().finally(() => (this.#tending = undefined));
+    return this.#tending;
+  }
+
+  async #tendOnce(): Promise<void> {
+    await this.ledger.verbs.hello(this.ledger.worker, [...this.#lanes.keys()]);
+    for (const lane of this.#lanes.values()) await lane.tend?.(this.ledger);
+    // Polling finds everything too, a little later: not to be able to listen is no reason not to start.
+    this.#unlisten ??= await this.ledger.database
+      .listen?.("onceward", (lane) => {
+        if (lane === "" || this.#lanes.has(lane)) this.wake();
+      })
+      .catch((error: unknown) => this.#report(error));
+  }
+
   async #work(): Promise<void> {
     let after: string | null = null;
+    /** When the next task is due, as far as the pages of this round have said. */
+    let nextAt = Infinity;
+    let errors = 0;
     while (this.#state === "started") {
       this.#woken = false;
-      let pause = this.#options.pollMs ?? 2_000;
-      const room = this.#room();
-      if (room >= this.#batch) {
-        try {
-          const limits = this.#limits();
-          const lanes = [...this.#lanes.keys()].filter((name) => limits[name]?.max !== 0);
-          const { leaseMs, worker } = this.ledger;
-          const due = await this.ledger.verbs.claimDue(lanes, { max: room, leaseMs, worker, after, limits });
-          for (const task of due.tasks) this.#accept(task);
-          after = due.after;
-          if (due.tasks.length >= room || after !== null) pause = 0;
-          else if (due.nextInMs !== null) pause = Math.min(pause, due.nextInMs);
-        } catch (error) {
-          this.#options.onError?.(error);
-          pause = Math.max(pause, errorPauseMs);
-        }
+      this.#giveBackStale();
+      const ask = this.#places.ask();
+      this.#hungry = ask === undefined;
+      if (!ask) {
+        await this.#pause(this.#pollMs);
+        continue;
       }
-      await this.#pause(pause);
+      try {
+        const { max, lanes, limits } = ask;
+        const { leaseMs, worker, verbs } = this.ledger;
+        const asked = instant();
+        const due = await verbs.claimDue(lanes, { max, leaseMs, worker, after, limits });
+        for (const task of due.tasks) this.#take(task, asked);
+        if (after === null) nextAt = Infinity;
+        if (due.nextInMs !== null) nextAt = Math.min(nextAt, performance.now() + due.nextInMs);
+        after = due.after;
+        errors = 0;
+        if (due.tasks.length < max && after === null) await this.#pause(Math.min(this.#pollMs, nextAt - performance.now()));
+      } catch (error) {
+        this.#report(error);
+        await this.#rest(Math.min(errorPauseMs * 2 ** errors++, longestErrorPauseMs));
+      }
     }
   }
 
-  #pause(ms: number): Promise<void> {
-    if (this.#woken) return Promise.resolve();
+  /** Until somebody wakes us. */
+  async #pause(ms: number): Promise<void> {
+    if (!this.#woken) await this.#rest(ms, () => this.#woken);
+  }
+
+  /** Until the time is over, it is enough, or the worker stops. */
+  #rest(ms: number, enough = () => false): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
         this.#wakeUp = undefined;
         resolve();
       };
-      // Without room there is nothing to look for; the end of a task wakes us.
-      const timer = setTimeout(done, this.#room() >= this.#batch ? ms : 60_000);
-      this.#wakeUp = done;
+      const timer = setTimeout(done, Math.max(0, ms));
+      this.#wakeUp = () => {
+        if (this.#state !== "started" || enough()) done();
+      };
     });
   }
 
-  #accept(task: ClaimedTask): void {
-    const lane = laneOf(this.#lanes, task.scope);
-    if (!lane) throw new OncewardError("handler_missing", `No lane for scope ${task.scope}.`);
-    this.#count(lane, 1);
-    this.#place(lane, task);
-  }
-
-  #place(lane: Lane, task: ClaimedTask): void {
-    const place = { lane, task, controller: new AbortController() };
-    if (this.#mayRun(lane)) {
-      this.#begin(place);
-    } else {
-      this.#waiting.push(place);
-      this.leases.hold(task, place.controller);
+  async #recordHere(lane: Lane, task: NewTask): Promise<Recorded> {
+    this.#places.expect(lane);
+    this.#pending++;
+    try {
+      const asked = instant();
+      const recorded = await this.ledger.recordAndClaim(task);
+      if (recorded.outcome === "claimed") this.#take(recorded.task ?? freshlyClaimed(task, recorded.attempt), asked);
+      return recorded;
+    } finally {
+      this.#places.dismiss(lane);
+      this.#ended();
     }
   }
 
-  #begin(place: Place): void {
-    add(this.#runningByLane, place.lane.name, 1);
-    this.#running.set(place, this.#run(place));
+  /** A claim has come: start it, or let it wait for a place; hand it back where we have stopped meanwhile. */
+  #take(task: ClaimedTask, asked: Instant): void {
+    const lane = laneOf(this.#lanes, task.scope);
+    if (!lane || this.#state !== "started") {
+      void this.#handBack(lane, task);
+      return;
+    }
+    const place = { lane, task, lease: this.leases.hold(task, asked) };
+    this.#places.expect(lane);
+    this.#pending++;
+    if (this.#places.mayStart(lane)) this.#start(place);
+    else this.#waiting.add(place);
   }
 
-  #mayRun(lane: Lane): boolean {
-    const running = this.#runningByLane.get(lane.name) ?? 0;
-    return this.#running.size < this.#concurrency && running < this.#share(lane, this.#concurrency);
+  #start(place: Place): void {
+    this.#places.start(place.lane);
+    this.#running.add(place);
+    void this.#outside(() => this.#run(place));
   }
 
   async #run(place: Place): Promise<void> {
-    const { lane, task, controller } = place;
-    const began = performance.now();
+    const { lane, task, lease } = place;
     const { ledger, leases } = this;
-    const ran = await runTask(lane, task, { ledger, leases, controller });
+    const began = performance.now();
+    let ms = 0;
+    const onEnded = (): void => {
+      ms = performance.now() - began;
+      this.#places.end(lane, task, ms);
+      this.#startWaiting();
+    };
+    const ran = await runTask(lane, task, { ledger, leases, lease, onEnded });
     this.#running.delete(place);
-    add(this.#runningByLane, lane.name, -1);
-    this.#count(lane, -1);
-    this.#options.onRan?.(task, ran, performance.now() - began);
-    const next = this.#nextWaiting();
-    if (next) this.#begin(next);
-    // A finished one may have made way for the next of its group; and room is there for more.
-    if (task.serial !== null || this.#room() === this.#batch) this.wake();
-  }
-
-  #nextWaiting(): Place | undefined {
-    if (this.#state !== "started") return undefined;
-    for (;;) {
-      const i = this.#waiting.findIndex((place) => place.controller.signal.aborted || this.#mayRun(place.lane));
-      if (i < 0) return undefined;
-      const next = this.#waiting.splice(i, 1)[0] as Place;
-      if (!next.controller.signal.aborted) return next;
-      // Taken over while it waited here.
-      this.leases.release(next.task);
-      this.#count(next.lane, -1);
-    }
-  }
-
-  async #handBack(place: Place): Promise<void> {
+    this.#places.leave();
     try {
-      await this.ledger.verbs.defer(place.task);
+      this.#options.onRan?.(task, ran, ms);
+    } catch (error) {
+      this.#report(error);
+    }
+    // It may have made way for the next one of its group, or of its limited lane.
+    if (task.serial !== null || lane.limit) this.wake();
+    this.#ended();
+  }
+
+  #startWaiting(): void {
+    if (this.#state !== "started") return;
+    for (const place of this.#waiting) {
+      if (place.lease.aborted) {
+        this.#forget(place);
+      } else if (this.#places.mayStart(place.lane)) {
+        this.#waiting.delete(place);
+        this.#start(place);
+        if (!this.#places.anyFree) return;
+      }
+    }
+  }
+
+  /** Nothing that waits here may wait long while others have room. */
+  #giveBackStale(): void {
+    for (const place of this.#waiting) {
+      const age = performance.now() - place.lease.heldAt;
+      if (age < staleMs) return; // The rest came later.
+      this.#places.slow(place.lane, age);
+      if (place.lease.aborted) this.#forget(place);
+      else this.#giveBack(place);
+    }
+  }
+
+  /** Gives back what has not started. */
+  #giveBack(place: Place): void {
+    void this.#handBack(place.lane, place.task);
+    this.#forget(place);
+  }
+
+  /** It waited here and will not start. */
+  #forget(place: Place): void {
+    this.#waiting.delete(place);
+    this.leases.release(place.lease);
+    this.#places.dismiss(place.lane);
+    this.#ended();
+  }
+
+  async #handBack(lane: Lane | undefined, task: ClaimedTask): Promise<void> {
+    this.#pending++;
+    // If the ledger cannot be told, the lease has to run out.
+    const state = await this.ledger.verbs.defer(task).catch((error: unknown) => this.#report(error));
+    if (state === "waiting") this.#announcer.tell(lane?.name ?? laneName(task.scope));
+    this.#ended();
+  }
+
+  /** One pending thing less, and perhaps room for more. */
+  #ended(): void {
+    if (--this.#pending === 0) this.#whenIdle?.();
+    if (this.#hungry && this.#places.ask()) this.wake();
+  }
+
+  #report(error: unknown): undefined {
+    try {
+      this.#options.onError?.(error);
     } catch {
-      // Then its lease has to run out.
+      // Whoever listens must not stop the worker.
     }
-    place.controller.abort(new OncewardError("claim_lost", "The process stops; the task was handed back."));
-    this.leases.release(place.task);
-  }
-
-  /** How many more tasks this process may hold. */
-  #room(): number {
-    return this.#places - this.#held;
-  }
-
-  #roomIn(lane: Lane): number {
-    return Math.min(this.#room(), this.#share(lane, this.#places) - (this.#heldByLane.get(lane.name) ?? 0));
-  }
-
-  #share(lane: Lane, of: number): number {
-    return Math.min(lane.concurrency ?? of, this.#lanes.size > 1 ? Math.ceil(of * laneShare) : of);
-  }
-
-  #limits(): Record<string, LaneLimit> {
-    const limits: Record<string, LaneLimit> = {};
-    for (const lane of this.#lanes.values()) {
-      const max = this.#roomIn(lane);
-      if (lane.limit || max < this.#room()) limits[lane.name] = { ...lane.limit, max: Math.max(0, max) };
-    }
-    return limits;
-  }
-
-  #count(lane: Lane, change: 1 | -1): void {
-    this.#held += change;
-    add(this.#heldByLane, lane.name, change);
   }
 }
 
-function add(counts: Map<string, number>, name: string, change: number): void {
-  counts.set(name, (counts.get(name) ?? 0) + change);
-}
-
-/** The lane that runs a scope: the longest name that is the scope or ends before a '/' in it. */
-export function laneOf(lanes: ReadonlyMap<string, Lane>, scope: string): Lane | undefined {
-  for (let name = scope; ; name = name.slice(0, name.lastIndexOf("/"))) {
-    const lane = lanes.get(name);
-    if (lane) return lane;
-    if (!name.includes("/")) return undefined;
-  }
-}
-
-/** The name of a scope's lane where the lane itself is not known here. */
-function laneName(scope: string): string {
-  return scope.startsWith("job/") ? scope : (scope.split("/", 1)[0] ?? scope);
+/** Milliseconds until a task is due, as far as our own clock can tell. */
+function dueIn({ delayMs = 0, dueAt }: NewTask): number {
+  return dueAt ? dueAt.getTime() - Date.now() : delayMs;
 }

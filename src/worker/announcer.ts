@@ -1,0 +1,38 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Verbs } from "../ledger/verbs.ts";
+
+/** A commit that notifies waits for every other one: at most 200 a second from one process. */
+const gapMs = 5;
+
+/** Tells the workers of all processes that there is work. The first word goes out at once, a flood shares statements. */
+export class Announcer {
+  readonly #verbs: Verbs;
+  readonly #lanes = new Set<string>();
+  readonly #outside = AsyncLocalStorage.snapshot();
+  #telling: Promise<void> | undefined;
+
+  constructor(verbs: Verbs) {
+    this.#verbs = verbs;
+  }
+
+  tell(lane: string): void {
+    this.#lanes.add(lane);
+    this.#telling ??= this.#outside(() => this.#tellAll());
+  }
+
+  /** Resolves once everything has been told, or could not be. */
+  async settle(): Promise<void> {
+    await this.#telling;
+  }
+
+  async #tellAll(): Promise<void> {
+    while (this.#lanes.size > 0) {
+      const lanes = [...this.#lanes];
+      this.#lanes.clear();
+      // A lost word costs one poll.
+      await this.#verbs.wake(lanes).catch(() => undefined);
+      await new Promise((resolve) => setTimeout(resolve, gapMs));
+    }
+    this.#telling = undefined;
+  }
+}

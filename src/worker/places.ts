@@ -1,0 +1,163 @@
+import type { ClaimedTask } from "../ledger/task.ts";
+import type { LaneLimit } from "../ledger/verbs.ts";
+import type { Lane } from "./lane.ts";
+
+/** The part of the places that is kept for lanes which run little, so that slow ones cannot take them all. */
+const keptShare = 0.25;
+/** Tasks may be taken ahead for so long: what waits here longer could have started in another process. */
+const horizonMs = 20;
+/** The most that is taken ahead; a lane that gets through more in the horizon gains nothing from it. */
+const maxAhead = 128;
+/** Payloads that wait in memory, in characters of a lane. */
+const maxAheadLength = 8 * 1024 * 1024;
+/** The shortest run that is told from none, in ms; it bounds a division. */
+const shortestMs = 0.05;
+/** How much one run says about the next: the averages forget half in five runs. */
+const weight = 1 / 8;
+
+interface Seats {
+  readonly lane: Lane;
+  readonly max: number;
+  running: number;
+  /** Taken, or about to be, and not started yet. */
+  waiting: number;
+  /** How long its code runs, on average; unknown until one has ended. */
+  ms: number | undefined;
+  length: number;
+}
+
+/**
+ * Who may start, and how many more tasks to take. A lane may use every place but those kept for lanes that
+ * run little. Of lanes whose tasks are quick, some are taken ahead, so that the end of one starts the next
+ * without a query; of slow ones none, since they would wait here while other processes are idle.
+ */
+export class Places {
+  readonly #concurrency: number;
+  readonly #seats: ReadonlyMap<string, Seats>;
+  /** Places kept for lanes that run little: all together, and for each. */
+  readonly #kept: number;
+  readonly #keptEach: number;
+  /** How many places all lanes together have left of those kept for them. */
+  #unused: number;
+  #running = 0;
+  /** Taken and not told yet. */
+  #held = 0;
+
+  constructor(lanes: Iterable<Lane>, concurrency: number) {
+    this.#concurrency = concurrency;
+    this.#seats = new Map(
+      [...lanes].map((lane) => {
+        const max = Math.min(lane.concurrency ?? concurrency, concurrency);
+        return [lane.name, { lane, max, running: 0, waiting: 0, ms: undefined, length: 0 }];
+      }),
+    );
+    const count = this.#seats.size;
+    this.#kept = count > 1 ? Math.floor(concurrency * keptShare) : 0;
+    this.#keptEach = this.#kept > 0 ? Math.max(1, Math.floor(this.#kept / count)) : 0;
+    this.#unused = this.#keptEach * count;
+  }
+
+  get anyFree(): boolean {
+    return this.#running < this.#concurrency;
+  }
+
+  /** A task of this lane is here or on its way. */
+  expect(lane: Lane): void {
+    this.#of(lane).waiting++;
+    this.#held++;
+  }
+
+  /** It did not come, or is given back before it started. */
+  dismiss(lane: Lane): void {
+    this.#of(lane).waiting--;
+    this.#held--;
+  }
+
+  mayStart(lane: Lane): boolean {
+    return this.#free(this.#of(lane)) > 0;
+  }
+
+  /** It starts. */
+  start(lane: Lane): void {
+    const seats = this.#of(lane);
+    seats.waiting--;
+    if (seats.running++ < this.#keptEach) this.#unused--;
+    this.#running++;
+  }
+
+  /** Its code has ended. */
+  end(lane: Lane, task: ClaimedTask, ms: number): void {
+    const seats = this.#of(lane);
+    if (--seats.running < this.#keptEach) this.#unused++;
+    this.#running--;
+    seats.ms = seats.ms === undefined ? ms : seats.ms + (ms - seats.ms) * weight;
+    seats.length += ((task.body?.length ?? 0) - seats.length) * weight;
+  }
+
+  /** The ledger has been told. */
+  leave(): void {
+    this.#held--;
+  }
+
+  /** Tasks of this lane waited here for so long: take none ahead until they are quick again. */
+  slow(lane: Lane, ms: number): void {
+    const seats = this.#of(lane);
+    seats.ms = Math.max(seats.ms ?? 0, ms);
+  }
+
+  /** How many more tasks of a lane to take. */
+  room(lane: Lane): number {
+    return this.#room(this.#of(lane));
+  }
+
+  /**
+   * How many tasks to ask for, of which lanes, and how many of each at most; undefined while there is so
+   * little room that a query is not worth it.
+   */
+  ask(): { max: number; lanes: string[]; limits: Record<string, LaneLimit> } | undefined {
+    // Each lane's room leaves what is kept for the others, so the largest fits any mixture of lanes.
+    let max = 0;
+    let ahead = 0;
+    for (const seats of this.#seats.values()) {
+      max = Math.max(max, this.#room(seats));
+      ahead = Math.max(ahead, this.#ahead(seats));
+    }
+    if (max <= ahead / 4) return undefined;
+    const lanes: string[] = [];
+    const limits: Record<string, LaneLimit> = {};
+    for (const seats of this.#seats.values()) {
+      const room = this.#room(seats);
+      if (room <= 0) continue;
+      const { name, limit } = seats.lane;
+      lanes.push(name);
+      if (limit || room < max) limits[name] = { ...limit, max: room };
+    }
+    return { max, lanes, limits };
+  }
+
+  #room(seats: Seats): number {
+    const room = this.#free(seats) + this.#ahead(seats) - seats.waiting;
+    return Math.max(0, Math.min(room, this.#concurrency + maxAhead - this.#held));
+  }
+
+  /** How many tasks of a lane could start now. */
+  #free(seats: Seats): number {
+    const free = this.#concurrency - this.#running;
+    const ownKept = Math.max(0, this.#keptEach - seats.running);
+    const keptForOthers = Math.min(this.#kept, this.#unused - ownKept);
+    return Math.min(seats.max - seats.running, Math.max(free - keptForOthers, Math.min(free, ownKept)));
+  }
+
+  #ahead({ lane, max, ms, length }: Seats): number {
+    // What is taken counts as running in limits across processes.
+    if (ms === undefined || lane.limit) return 0;
+    const most = Math.min(maxAhead, Math.floor(maxAheadLength / Math.max(length, 1)));
+    return Math.min(most, Math.floor((max * horizonMs) / Math.max(ms, shortestMs)));
+  }
+
+  #of(lane: Lane): Seats {
+    const seats = this.#seats.get(lane.name);
+    if (!seats) throw new Error(`No places for the lane ${lane.name}.`);
+    return seats;
+  }
+}
