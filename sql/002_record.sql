@@ -74,6 +74,9 @@ begin
       when f.o ? 'ignored' then 'ignored'
       when lease is null or f.o ?| '{serial,slots,delay,due_at}' then 'waiting'
       else 'running' end as state offset 0) t
+    -- What is known is not even tried: an insert waits for whoever is just completing that task, and with it
+    -- waited everybody in this batch. The offset keeps it one probe a key.
+    where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
     on conflict do nothing
     returning scope, key
   ), payload as (

@@ -1,0 +1,197 @@
+/** What happens between sessions: one holds a lock or has not committed yet while another one calls a verb. */
+import { expect, it } from "vitest";
+import { Verbs } from "../../src/ledger/verbs.ts";
+import { openSession, type Session, untilBlocked } from "./sessions.ts";
+import { type Bench, claimDue, claimOne, describeOnServer, freshLane, keysOf, minute, recordAll } from "./support.ts";
+
+const lease = { leaseMs: minute, worker: "w2" };
+
+for (const which of ["newest", "oldest"] as const) {
+  describeOnServer(which, "between sessions", (bench) => {
+    /** Runs `work` beside a session with an open transaction, and ends that whatever happens. */
+    async function besides(work: (session: Session, verbs: Verbs, on: Bench) => Promise<void>): Promise<void> {
+      const session = await openSession(bench().url);
+      try {
+        await session.query("begin");
+        await work(session, new Verbs(session, "onceward"), bench());
+      } finally {
+        await session.end();
+      }
+    }
+
+    it("a lease that ran out while a taker waited on a lock is taken over", () =>
+      besides(async (session, _, { ledger, clock, database }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "k" });
+        await session.query("select from onceward.task where scope = $1::text for update", [scope]);
+        const taking = ledger.verbs.claim({ scope, key: "k" }, lease);
+        await untilBlocked(database, 1);
+        await clock.advance(minute + 1);
+        await session.query("commit");
+        expect(await taking).toMatchObject({ outcome: "claimed", attempt: 2 });
+      }));
+
+    it("a taker who waited while the claim was renewed does not take it", () =>
+      besides(async (session, holder, { ledger, clock, database }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "k" });
+        await clock.advance(minute + 1);
+        expect(await holder.renew([{ scope, key: "k", attempt: 1 }], minute)).toEqual(["renewed"]);
+        const taking = ledger.verbs.claim({ scope, key: "k" }, lease);
+        await untilBlocked(database, 1);
+        expect(await claimDue(ledger, scope)).toEqual([]); // passes by at once
+        await session.query("commit");
+        expect(await taking).toMatchObject({ outcome: "running" });
+      }));
+
+    it("a zombie who waits while another one takes over finds its write lost", async () => {
+      const write: ((verbs: Verbs, claim: { scope: string; key: string; attempt: number }) => Promise<unknown>)[] = [
+        async (verbs, claim) => (await verbs.complete([claim]))[0],
+        async (verbs, claim) => (await verbs.fail([{ ...claim, reason: "x", retry: "never" }]))[0],
+        async (verbs, claim) => (await verbs.saveSteps([{ ...claim, name: "a", state: "done" }]))[0],
+        (verbs, claim) => verbs.defer(claim),
+        (verbs, claim) => verbs.defer(claim, { delayMs: "forever", signal: "s" }),
+      ];
+      for (const zombie of write) {
+        await besides(async (session, taker, { ledger, clock, database }) => {
+          const scope = freshLane();
+          await ledger.recordAndClaim({ scope, key: "k" });
+          await clock.advance(minute + 1);
+          expect(await taker.claim({ scope, key: "k" }, lease)).toMatchObject({ outcome: "claimed", attempt: 2 });
+          const late = zombie(ledger.verbs, { scope, key: "k", attempt: 1 });
+          await untilBlocked(database, 1);
+          await session.query("commit");
+          expect(await late).toBe("lost");
+          expect(await ledger.verbs.look({ scope, key: "k" })).toMatchObject({ state: "running", attempt: 2, steps: [] });
+        });
+      }
+    });
+
+    it("nobody takes a task over between the look at the attempt and the write of a step", () =>
+      besides(async (session, holder, { ledger, clock, database }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "k" });
+        await clock.advance(minute + 1);
+        const step = { scope, key: "k", attempt: 1, name: "mail", state: "done" } as const;
+        expect(await holder.saveSteps([step])).toEqual(["saved"]);
+        expect(await claimDue(ledger, scope)).toEqual([]);
+        const taking = ledger.verbs.claim({ scope, key: "k" }, lease);
+        await untilBlocked(database, 1);
+        await session.query("commit");
+        expect(await taking).toMatchObject({ outcome: "claimed", task: { steps: [{ name: "mail" }] } });
+      }));
+
+    it("a renewal is not late for all because one of them is being completed", () =>
+      besides(async (session, holder, { ledger }) => {
+        const scope = freshLane();
+        for (const key of ["a", "b"]) await ledger.recordAndClaim({ scope, key });
+        expect(await holder.complete([{ scope, key: "a", attempt: 1 }])).toEqual(["done"]);
+        const claims = ["a", "b"].map((key) => ({ scope, key, attempt: 1 }));
+        expect(await ledger.verbs.renew(claims, minute)).toEqual(["renewed", "renewed"]);
+        await session.query("commit");
+        expect(await ledger.verbs.renew(claims, minute)).toEqual(["lost", "renewed"]);
+      }));
+
+    it("a record that rolls back leaves its key to the one who waited", () =>
+      besides(async (session, other, { ledger, database }) => {
+        const scope = freshLane();
+        expect(await other.record([{ scope, key: "k", body: "mine" }])).toMatchObject([{ outcome: "recorded" }]);
+        const waiting = ledger.record({ scope, key: "k", body: "theirs" });
+        await untilBlocked(database, 1);
+        await session.query("rollback");
+        expect(await waiting).toEqual({ outcome: "recorded" });
+        expect(await ledger.verbs.payload({ scope, key: "k" })).toBe("theirs");
+      }));
+
+    it("an effect key that rolls back is taken by the one who waited", () =>
+      besides(async (session, other, { ledger, database }) => {
+        const scope = freshLane();
+        expect(await other.once("k", { scope })).toBe(true);
+        const waiting = ledger.verbs.once("k", { scope });
+        await untilBlocked(database, 1);
+        await session.query("rollback");
+        expect(await waiting).toBe(true);
+      }));
+
+    it("a move that was refused because somebody else was moving is decided by what that one did", () =>
+      besides(async (session, other, { ledger, database }) => {
+        const machine = freshLane();
+        const pay = { machine, subject: "s", move: "pay", from: ["new"], to: "paid", initial: "new" };
+        expect(await other.move(pay)).toMatchObject({ outcome: "moved" });
+        const waiting = ledger.verbs.move(pay);
+        await untilBlocked(database, 1);
+        await session.query("commit");
+        expect(await waiting).toEqual({ outcome: "refused", state: "paid", version: 1 });
+      }));
+
+    it("a signal that commits while the task decides to wait for it wakes it", () =>
+      besides(async (session, sender, { ledger, database }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "k" });
+        await ledger.saveStep({ scope, key: "k", attempt: 1, name: "go", state: "waiting" });
+        expect(await sender.signal({ scope, key: "k" }, { name: "go" })).toEqual({ outcome: "sent" });
+        const deferring = ledger.verbs.defer({ scope, key: "k", attempt: 1 }, { delayMs: "forever", signal: "go" });
+        await untilBlocked(database, 1);
+        await session.query("commit");
+        expect(await deferring).toBe("waiting");
+        expect(keysOf(await claimDue(ledger, scope))).toEqual(["k"]);
+      }));
+
+    it("a signal that comes while the task is being put to sleep wakes it", () =>
+      besides(async (session, holder, { ledger, database }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "k" });
+        await holder.saveSteps([{ scope, key: "k", attempt: 1, name: "go", state: "waiting" }]);
+        await holder.defer({ scope, key: "k", attempt: 1 }, { delayMs: "forever", signal: "go" });
+        const sending = ledger.verbs.signal({ scope, key: "k" }, { name: "go" });
+        await untilBlocked(database, 1);
+        await session.query("commit");
+        expect(await sending).toEqual({ outcome: "sent" });
+        expect(keysOf(await claimDue(ledger, scope))).toEqual(["k"]);
+      }));
+
+    it("a group does not overlap when an older task commits late", () =>
+      besides(async (session, late, { ledger }) => {
+        const scope = freshLane();
+        await late.record([{ scope, key: "older", serial: "g" }]);
+        await recordAll(ledger, [{ scope, key: "younger", serial: "g" }]);
+        expect(keysOf(await claimDue(ledger, scope))).toEqual(["younger"]);
+        await session.query("commit");
+        expect(await claimDue(ledger, scope)).toEqual([]);
+        await ledger.complete({ scope, key: "younger", attempt: 1 });
+        expect(keysOf(await claimDue(ledger, scope))).toEqual(["older"]);
+      }));
+
+    it("completing one of a group and cancelling the next at once do not deadlock", () =>
+      besides(async (session, _, { ledger, database }) => {
+        const scope = freshLane();
+        const keys = ["1", "2", "3"];
+        await recordAll(ledger, keys.map((key) => ({ scope, key, serial: "g" })));
+        const running = await claimOne(ledger, scope, "1");
+        expect(await claimDue(ledger, scope)).toEqual([]); // the others step aside
+        // Both have locked their rows and want the group, the completion first.
+        await session.query("select pg_advisory_xact_lock(onceward.group_lock($1::text, 'g'))::text", [scope]);
+        const completing = ledger.complete(running);
+        await untilBlocked(database, 1);
+        const cancelling = ledger.verbs.cancel({ scope, key: "2" });
+        await untilBlocked(database, 2);
+        await session.query("commit");
+        expect(await completing).toBe("done");
+        expect(await cancelling).toEqual({ outcome: "cancelled" });
+        expect(keysOf(await claimDue(ledger, scope))).toEqual(["3"]);
+      }));
+
+    it("a storm of duplicates of what is being completed does not hold up the others", () =>
+      besides(async (session, holder, { ledger }) => {
+        const scope = freshLane();
+        await ledger.recordAndClaim({ scope, key: "hot" });
+        expect(await holder.complete([{ scope, key: "hot", attempt: 1 }])).toEqual(["done"]);
+        const storm = Array.from({ length: 1000 }, () => ledger.recordAndClaim({ scope, key: "hot" }));
+        const others = Array.from({ length: 100 }, (_, i) => ledger.recordAndClaim({ scope, key: `other ${i}` }));
+        // All of them are answered while the completion is not committed yet.
+        for (const answer of await Promise.all(others)) expect(answer).toMatchObject({ outcome: "claimed" });
+        for (const answer of await Promise.all(storm)) expect(answer).toEqual({ outcome: "duplicate", state: "running" });
+        await session.query("commit");
+      }));
+  });
+}
