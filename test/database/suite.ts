@@ -383,6 +383,41 @@ function serverTests<Tx>(open: Open<Tx>, url: () => string): void {
       await expect(database.transaction(async () => "works")).resolves.toBe("works");
     });
 
+    it("never runs the rest of a transaction outside of it, when its connection is cut and others want one", async () => {
+      const { database, run } = await ready({ url: url(), max: 2 });
+      await database.query("drop table if exists half");
+      await database.query("create table half (id text, half text)");
+      const outcomes = new Set<string>();
+      for (let round = 0; round < 12; round++) {
+        const running = database.transaction(async (tx, ledger) => {
+          const { rows } = await ledger.query("select pg_backend_pid() as pid");
+          await run(tx, `insert into half values ('${round}', 'first')`);
+          const cut = database.query("select pg_terminate_backend(($1::text)::int, 10000)", [
+            String(rows[0]?.["pid"]),
+          ]);
+          // Others wait for a connection meanwhile, so that one is opened in the place of the one that is cut.
+          const others = Array.from({ length: 4 }, () => database.query("select 1").catch(() => {}));
+          // Sometimes before the cut, sometimes in it, sometimes long after it.
+          if (round % 3 > 0) await cut;
+          if (round % 3 > 1) await Promise.all(others);
+          await run(tx, `insert into half values ('${round}', 'second')`).then(undefined, () => "swallowed");
+          await Promise.all([cut.catch(() => {}), ...others]);
+        });
+        outcomes.add(
+          await running.then(
+            () => "committed",
+            (error: { code?: string }) => error.code ?? "another error",
+          ),
+        );
+      }
+      outcomes.delete("committed");
+      outcomes.delete("database_unavailable");
+      outcomes.delete("transaction_aborted");
+      expect([...outcomes]).toEqual([]);
+      const { rows } = await database.query("select id from half group by id having count(*) <> 2");
+      expect(rows).toEqual([]);
+    });
+
     it("says pool_exhausted when no connection becomes free, and runs nothing late", async () => {
       const { database, run } = await ready({ url: url(), max: 1, connectionTimeoutMs: 1_000 });
       await database.query("create table if not exists late (id text)");
