@@ -7,3 +7,5 @@ export type { Enqueued, EnqueueOptions, Job, JobOptions, JobTools } from "./job/
 export type { Machine, MachineDefinition, Moved } from "./machine/machine.ts";
 export type { Source } from "./source/source.ts";
 export type { Step, StepOptions, StepTools, Verdict, Waited } from "./step/step.ts";
+export type { Attempted, Observer } from "./observe.ts";
+export { defineConfig, type Config } from "./config.ts";

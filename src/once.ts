@@ -8,6 +8,7 @@ import type { Enqueue, Job, JobFunction, JobOptions } from "./job/job.ts";
 import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.ts";
 import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
 import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
+import { attemptedOf, type Observer } from "./observe.ts";
 import type { Source } from "./source/source.ts";
 import { Engine, type EngineOptions } from "./worker/engine.ts";
 
@@ -49,6 +50,9 @@ export interface Once<Tx = PgClient> {
     definition: MachineDefinition<State, Moves, Tx>,
   ): Machine<State, Moves, Tx>;
 
+  /** Has somebody told what happens here: each delivery, each attempt. */
+  observe(observer: Observer): void;
+
   /** Makes sure of the schema, and runs what is due in this process from now on. */
   start(): Promise<void>;
   /** Takes no more work, lets what runs finish for a while, hands the rest back, and closes what it opened. */
@@ -73,14 +77,33 @@ type TransactionOf<Tx> =
 export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<Tx> {
   const { database: input, ...rest } = options;
   const database = openDatabase(input) as Database<Tx>;
-  const engine = new Engine(database, rest);
+  const observers: Observer[] = [];
+  const engine = new Engine(database, {
+    ...rest,
+    onRan(task, ran, ms) {
+      rest.onRan?.(task, ran, ms);
+      if (observers.length === 0) return;
+      const attempted = attemptedOf(task, ran, ms);
+      for (const observer of observers) observer.attempted?.(attempted);
+    },
+    onError(error) {
+      rest.onError?.(error);
+      for (const observer of observers) observer.troubled?.(error);
+    },
+  });
   const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
   return {
     database,
     engine,
     sources,
     source(source, sourceOptions) {
-      const connected = connectSource(engine, source, sourceOptions);
+      const connected = connectSource(engine, source, {
+        ...sourceOptions,
+        log(receipt) {
+          sourceOptions?.log?.(receipt);
+          for (const observer of observers) observer.received?.(receipt);
+        },
+      });
       sources.set(connected.name, connected as unknown as ConnectedSource<Record<string, unknown>, Tx>);
       return connected;
     },
@@ -89,6 +112,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     enqueue: ((...args: [never, never]) => enqueue(engine as Engine, ...args)) as unknown as Enqueue,
     schedule: (name, scheduleOptions, fn) => schedule(engine, name, scheduleOptions, fn),
     machine: (name, definition) => defineMachine(engine, name, definition),
+    observe: (observer) => void observers.push(observer),
     start: () => engine.start(),
     async stop(stopOptions) {
       await engine.stop(stopOptions);

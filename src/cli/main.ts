@@ -1,0 +1,35 @@
+#!/usr/bin/env node
+import { Command } from "commander";
+import { ownVersion } from "./config.ts";
+import { reportFailure } from "./fail.ts";
+import { migrateCommand, sqlCommand } from "./schema.ts";
+import { serve } from "./serve.ts";
+
+const program = new Command("onceward")
+  .description("Webhooks, jobs and agent actions that take effect once, on your Postgres")
+  .version(ownVersion())
+  .option("--debug", "show where errors come from")
+  .showHelpAfterError("(see onceward --help)");
+
+program
+  .command("serve")
+  .description("receive webhooks and run what is due")
+  .argument("[target]", "folder with an onceward.config.ts, or the file", ".")
+  .option("--port <number>", "port to listen on (PORT, else 4400)")
+  .option("--host <address>", "address to listen on (HOST, else 127.0.0.1)")
+  .action(serve);
+
+program
+  .command("migrate")
+  .description("bring the ledger's schema in a database up to date")
+  .option("--database <url>", "the database (DATABASE_URL, else the embedded one)")
+  .option("--schema <name>", "the ledger's schema", "onceward")
+  .action(migrateCommand);
+
+program
+  .command("sql")
+  .description("print the ledger's schema as SQL, for people who run their own migrations")
+  .option("--schema <name>", "the ledger's schema", "onceward")
+  .action(sqlCommand);
+
+program.parseAsync().catch((error: unknown) => reportFailure(error, program.opts<{ debug?: boolean }>().debug === true));
