@@ -169,7 +169,6 @@ export class Attempt {
           'for instance `mail ${user.id}` in a loop.',
       );
     }
-    this.run.signal.throwIfAborted();
   }
 
   /** Where all goes one after the other, what was finished before comes before what is new. */

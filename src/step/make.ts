@@ -28,8 +28,10 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
   const attempt = new Attempt(task, run);
   const toolsOf = (name: string, known?: KnownStep): StepTools => ({
     key: stepKey(task, name),
-    signal: run.signal,
-    ...(known?.state === "started" && { startedBefore: new Date(known.startedAt) }),
+    get signal() {
+      return run.signal;
+    },
+    startedBefore: known?.state === "started" ? new Date(known.startedAt) : undefined,
   });
 
   function step<T>(
@@ -45,7 +47,8 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
         const found = await judge(attempt, name, known, policy);
         if (found) return found.value as T;
       }
-      if (policy.record) await attempt.save(name, "started");
+      // A process that was paused knows nothing yet of who took over: it must not call the world outside.
+      await (policy.record ? attempt.save(name, "started") : run.confirm());
       let value: T;
       try {
         value = await fn(toolsOf(name, known));
@@ -147,7 +150,7 @@ async function failed(attempt: Attempt, name: string, policy: Policy, error: unk
     if (error instanceof Fatal) attempt.keepFailure(name, encodeValue(error) as string);
     return error;
   }
-  if (policy.repeatForMs > 0 || policy.verify || attempt.run.signal.aborted) return error;
+  if (policy.repeatForMs > 0 || policy.verify) return error;
   return attempt.stop(unknownOutcome(name, `It failed after it had started: ${messageOf(error)}`, error));
 }
 
