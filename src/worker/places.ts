@@ -24,6 +24,16 @@ interface Seats {
   /** How long its code runs, on average; unknown until one has ended. */
   ms: number | undefined;
   length: number;
+  /** How many of it were asked for, and have not come. */
+  asked: number;
+  /** More of it may be due than there was room for. */
+  wantsMore: boolean;
+}
+
+export interface Ask {
+  readonly max: number;
+  readonly lanes: readonly string[];
+  readonly limits: Readonly<Record<string, LaneLimit>>;
 }
 
 /**
@@ -33,7 +43,8 @@ interface Seats {
  */
 export class Places {
   readonly #concurrency: number;
-  readonly #seats: ReadonlyMap<string, Seats>;
+  readonly #all: readonly Seats[];
+  readonly #byName: ReadonlyMap<string, Seats>;
   /** Places kept for lanes that run little: all together, and for each. */
   readonly #kept: number;
   readonly #keptEach: number;
@@ -45,13 +56,12 @@ export class Places {
 
   constructor(lanes: Iterable<Lane>, concurrency: number) {
     this.#concurrency = concurrency;
-    this.#seats = new Map(
-      [...lanes].map((lane) => {
-        const max = Math.min(lane.concurrency ?? concurrency, concurrency);
-        return [lane.name, { lane, max, running: 0, waiting: 0, ms: undefined, length: 0 }];
-      }),
-    );
-    const count = this.#seats.size;
+    this.#all = Array.from(lanes, (lane) => {
+      const max = Math.min(lane.concurrency ?? concurrency, concurrency);
+      return { lane, max, running: 0, waiting: 0, ms: undefined, length: 0, asked: 0, wantsMore: false };
+    });
+    this.#byName = new Map(this.#all.map((seats) => [seats.lane.name, seats]));
+    const count = this.#all.length;
     this.#kept = count > 1 ? Math.floor(concurrency * keptShare) : 0;
     this.#keptEach = this.#kept > 0 ? Math.max(1, Math.floor(this.#kept / count)) : 0;
     this.#unused = this.#keptEach * count;
@@ -110,29 +120,41 @@ export class Places {
     return this.#room(this.#of(lane));
   }
 
-  /**
-   * How many tasks to ask for, of which lanes, and how many of each at most; undefined while there is so
-   * little room that a query is not worth it.
-   */
-  ask(): { max: number; lanes: string[]; limits: Record<string, LaneLimit> } | undefined {
-    // Each lane's room leaves what is kept for the others, so the largest fits any mixture of lanes.
-    let max = 0;
-    let ahead = 0;
-    for (const seats of this.#seats.values()) {
-      max = Math.max(max, this.#room(seats));
-      ahead = Math.max(ahead, this.#ahead(seats));
+  /** True when a lane of which more may be due has room again. */
+  get hasRoomForMore(): boolean {
+    return this.#all.some((seats) => seats.wantsMore && this.#isWorthAsking(seats));
+  }
+
+  /** How many tasks to ask for, and how many of each lane at most; undefined while a query is not worth it. */
+  ask(): Ask | undefined {
+    if (!this.#all.some((seats) => this.#isWorthAsking(seats))) {
+      for (const seats of this.#all) seats.wantsMore = true;
+      return undefined;
     }
-    if (max <= ahead / 4) return undefined;
+    const rooms = this.#all.map((seats) => this.#room(seats));
+    // Each lane's room leaves what is kept for the others, so the largest fits any mixture of lanes.
+    const max = Math.max(...rooms);
     const lanes: string[] = [];
     const limits: Record<string, LaneLimit> = {};
-    for (const seats of this.#seats.values()) {
-      const room = this.#room(seats);
-      if (room <= 0) continue;
+    this.#all.forEach((seats, i) => {
       const { name, limit } = seats.lane;
+      const room = rooms[i] as number;
+      seats.asked = room;
+      if (room === 0) return;
       lanes.push(name);
       if (limit || room < max) limits[name] = { ...limit, max: room };
-    }
+    });
     return { max, lanes, limits };
+  }
+
+  /** What came of it: a lane that got all that was asked of it may have more. */
+  answered(tasks: readonly (Lane | undefined)[]): void {
+    for (const lane of tasks) if (lane) this.#of(lane).asked--;
+    for (const seats of this.#all) seats.wantsMore = seats.asked <= 0;
+  }
+
+  #isWorthAsking(seats: Seats): boolean {
+    return this.#room(seats) > this.#ahead(seats) / 4;
   }
 
   #room(seats: Seats): number {
@@ -156,7 +178,7 @@ export class Places {
   }
 
   #of(lane: Lane): Seats {
-    const seats = this.#seats.get(lane.name);
+    const seats = this.#byName.get(lane.name);
     if (!seats) throw new Error(`No places for the lane ${lane.name}.`);
     return seats;
   }

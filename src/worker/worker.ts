@@ -58,8 +58,6 @@ export class Worker {
   #loop: Promise<void> | undefined;
   #wakeUp: (() => void) | undefined;
   #woken = false;
-  /** The loop would ask for more, but there was no room. */
-  #hungry = false;
   /** What must end before `stop` does: offers, runs, what is being handed back. */
   #pending = 0;
   #whenIdle: (() => void) | undefined;
@@ -121,8 +119,9 @@ export class Worker {
   /** Something of this scope is due: look for it, or tell those who have room. */
   announce(scope: string): void {
     const lane = laneOf(this.#lanes, scope);
-    if (lane && this.#state === "started" && this.#places.room(lane) > 0) this.wake();
-    else this.#announcer.tell(lane?.name ?? laneName(scope));
+    this.wake();
+    const isForUs = lane && this.#state === "started" && this.#places.room(lane) > 0;
+    if (!isForUs) this.#announcer.tell(lane?.name ?? laneName(scope));
   }
 
   /** Takes no more work, lets what runs finish for a while, hands the rest back at once. */
@@ -183,7 +182,6 @@ export class Worker {
       this.#woken = false;
       this.#giveBackStale();
       const ask = this.#places.ask();
-      this.#hungry = ask === undefined;
       if (!ask) {
         await this.#pause(this.#pollMs);
         continue;
@@ -193,7 +191,7 @@ export class Worker {
         const { leaseMs, worker, verbs } = this.ledger;
         const asked = instant();
         const due = await verbs.claimDue(lanes, { max, leaseMs, worker, after, limits });
-        for (const task of due.tasks) this.#take(task, asked);
+        this.#places.answered(due.tasks.map((task) => this.#take(task, asked)));
         if (after === null) nextAt = Infinity;
         if (due.nextInMs !== null) nextAt = Math.min(nextAt, performance.now() + due.nextInMs);
         after = due.after;
@@ -241,17 +239,18 @@ export class Worker {
   }
 
   /** A claim has come: start it, or let it wait for a place; hand it back where we have stopped meanwhile. */
-  #take(task: ClaimedTask, asked: Instant): void {
+  #take(task: ClaimedTask, asked: Instant): Lane | undefined {
     const lane = laneOf(this.#lanes, task.scope);
     if (!lane || this.#state !== "started") {
       void this.#handBack(lane, task);
-      return;
+      return lane;
     }
     const place = { lane, task, lease: this.leases.hold(task, asked) };
     this.#places.expect(lane);
     this.#pending++;
     if (this.#places.mayStart(lane)) this.#start(place);
     else this.#waiting.add(place);
+    return lane;
   }
 
   #start(place: Place): void {
@@ -332,7 +331,7 @@ export class Worker {
   /** One pending thing less, and perhaps room for more. */
   #ended(): void {
     if (--this.#pending === 0) this.#whenIdle?.();
-    if (this.#hungry && this.#places.ask()) this.wake();
+    if (this.#places.hasRoomForMore) this.wake();
   }
 
   #report(error: unknown): undefined {
