@@ -1,0 +1,79 @@
+import { expect, it, vi } from "vitest";
+import { describeSteps } from "./support.ts";
+
+describeSteps("a transaction step", (bench) => {
+  const credits = async (account: string): Promise<number> => {
+    const { rows } = await bench().database.query("select count(*)::int as n from credit where account = $1::text", [account]);
+    return rows[0]?.["n"] as number;
+  };
+  const credit = "insert into credit (account) values ($1)";
+
+  it("commits its result together with the rows, and is not run again", async () => {
+    await bench().database.query("create table if not exists credit (account text)");
+    await bench().dies("commit", async (step, die) => {
+      await step.transaction("credit", async (tx) => {
+        await tx.query(credit, ["commit"]);
+        return "credited";
+      });
+      await die();
+    });
+    expect(await credits("commit")).toBe(1);
+    const again = vi.fn<() => Promise<string>>();
+    const ran = await bench().attempt("commit", (step) => step.transaction("credit", again));
+    expect(ran).toEqual({ outcome: "done", result: '"credited"' });
+    expect(again).not.toHaveBeenCalled();
+    expect(await credits("commit")).toBe(1);
+  });
+
+  it("leaves nothing where its process dies or its function throws before the commit", async () => {
+    await bench().database.query("create table if not exists credit (account text)");
+    let fails = true;
+    const job: Parameters<ReturnType<typeof bench>["attempt"]>[1] = (step) =>
+      step.transaction("credit", async (tx, { key }) => {
+        expect(key).toMatch(/^[\w-]{32}$/);
+        await tx.query(credit, ["rollback"]);
+        if (fails) throw new Error("no");
+      });
+    expect(await bench().attempt("rollback", job)).toMatchObject({ outcome: "failed", state: "waiting" });
+    expect(await credits("rollback")).toBe(0);
+    expect(await bench().steps("rollback")).toEqual([]);
+    fails = false;
+    expect(await bench().attempt("rollback", job)).toMatchObject({ outcome: "done" });
+    expect(await credits("rollback")).toBe(1);
+  });
+
+  it("does not commit the rows of an attempt that was taken over", async () => {
+    await bench().database.query("create table if not exists credit (account text)");
+    let goOn!: () => void;
+    const paused = new Promise<void>((resolve) => (goOn = resolve));
+    let begun!: () => void;
+    const inside = new Promise<void>((resolve) => (begun = resolve));
+    const zombie = bench().attempt("zombie", (step) =>
+      step.transaction("credit", async (tx) => {
+        await tx.query(credit, ["zombie"]);
+        begun();
+        await paused;
+      }),
+    );
+    await inside;
+    await bench().clock.advance(bench().engine.ledger.leaseMs + 1);
+    await bench().attempt("zombie", (step) =>
+      step.transaction("credit", async (tx) => void (await tx.query(credit, ["zombie"]))),
+    );
+    goOn();
+    expect(await zombie).toMatchObject({ outcome: "lost" });
+    expect(await credits("zombie")).toBe(1);
+  });
+
+  it("does not commit where a statement failed and its error was swallowed", async () => {
+    await bench().database.query("create table if not exists credit (account text)");
+    const ran = await bench().attempt("swallowed", (step) =>
+      step.transaction("credit", async (tx) => {
+        await tx.query(credit, ["swallowed"]);
+        await tx.query("select 1 / 0").catch(() => undefined);
+      }),
+    );
+    expect(ran).toMatchObject({ outcome: "failed", error: { code: "transaction_aborted" } });
+    expect(await credits("swallowed")).toBe(0);
+  });
+});
