@@ -400,7 +400,8 @@ create function onceward.allowance(lane text, limits text, n integer, taken inte
 declare
   rule jsonb := limits::jsonb -> lane;
   running integer;
-  gap interval;
+  per interval;
+  at timestamptz;
   next_at timestamptz;
 begin
   if rule is null then
@@ -420,14 +421,11 @@ begin
     n := least(n, (rule ->> 'running')::integer - running);
   end if;
   if rule ? 'rate' then
-    gap := (rule ->> 'per')::interval / (rule ->> 'rate')::double precision;
-    select r.next_at into next_at from onceward.rate r where r.lane = allowance.lane;
-    next_at := greatest(next_at, onceward.now() - (rule ->> 'per')::interval);
-    if next_at is not null then
-      n := least(n, floor(extract(epoch from onceward.now() - next_at) / extract(epoch from gap))::integer);
-    else
-      n := least(n, (rule ->> 'rate')::integer);
-    end if;
+    per := (rule ->> 'per')::interval;
+    at := onceward.now();
+    select greatest(max(r.next_at), at - per) into next_at from onceward.rate r where r.lane = allowance.lane;
+    -- A little more, since next_at has whole microseconds: 6 a second are 6 and not 5.99.
+    n := least(n, floor(extract(epoch from at - next_at) / extract(epoch from per) * (rule ->> 'rate')::numeric + 0.001));
   end if;
   return greatest(n, 0);
 end
@@ -438,12 +436,12 @@ create function onceward.spend(in_lane text, limits text, n integer) returns voi
   as $fn$
 declare
   rule jsonb := limits::jsonb -> in_lane;
-  gap interval := (rule ->> 'per')::interval / (rule ->> 'rate')::double precision;
+  per interval := (rule ->> 'per')::interval;
+  taken interval := per * (n / (rule ->> 'rate')::double precision);
 begin
   insert into onceward.rate as r (lane, next_at)
-  values (in_lane, onceward.now() - (rule ->> 'per')::interval + n * gap)
-  on conflict (lane) do update
-    set next_at = greatest(r.next_at, onceward.now() - (rule ->> 'per')::interval) + n * gap;
+  values (in_lane, onceward.now() - per + taken)
+  on conflict (lane) do update set next_at = greatest(r.next_at, onceward.now() - per) + taken;
 end
 $fn$;
 
