@@ -56,15 +56,17 @@ export function describeOnServer(
   });
 }
 
+let pglite: Promise<{ db: PGlite; bench: Bench }> | undefined;
+afterAll(async () => (await pglite)?.db.close());
+
+/** A ledger on PGlite; one for all tests of a file, since it takes seconds to start. */
 export function describeOnPglite(name: string, body: (bench: () => Bench) => void): void {
   describe(`${name} (PGlite)`, () => {
-    let db: PGlite;
     let bench: Bench;
     beforeAll(async () => {
-      db = await PGlite.create();
-      bench = await openBench(pgliteDatabase(db));
+      pglite ??= PGlite.create().then(async (db) => ({ db, bench: await openBench(pgliteDatabase(db)) }));
+      bench = (await pglite).bench;
     });
-    afterAll(() => db.close());
     body(() => bench);
   });
 }
