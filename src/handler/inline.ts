@@ -131,7 +131,8 @@ function settledOf(ran: Ran): Settled {
   if (ran.outcome === "done") return { outcome: "done", result: ran.result };
   if (ran.outcome === "failed") return { outcome: "failed" };
   // The database went away, and the ledger could not be told; or another attempt has it.
-  if (ran.outcome === "lost" && ran.error instanceof OncewardError && ran.error.status === 503) throw ran.error;
+  if (ran.outcome === "lost" && ran.error instanceof OncewardError && ran.error.status === 503)
+    throw ran.error;
   return { outcome: "busy" };
 }
 

@@ -63,7 +63,8 @@ export class Intake<Tx> {
       type,
       body,
       fingerprint: twins && !source.oncePerObject?.has(type) ? undefined : fingerprint,
-      serial: handlers.length === 1 && only?.options.serialBy ? this.#serial(only, body, identity) : undefined,
+      serial:
+        handlers.length === 1 && only?.options.serialBy ? this.#serial(only, body, identity) : undefined,
       maxTries: runner.attemptOptions(handlers).maxAttempts,
       ignored: handlers.length === 0 ? unhandled : undefined,
     };
@@ -87,7 +88,9 @@ export class Intake<Tx> {
 
   #mode(handler: Registered<Tx>): AnswerMode {
     const { engine, answer, workerElsewhere } = this.#parts;
-    return handler.options.answer ?? answer ?? (engine.worker.started || workerElsewhere ? "queued" : "inline");
+    return (
+      handler.options.answer ?? answer ?? (engine.worker.started || workerElsewhere ? "queued" : "inline")
+    );
   }
 
   async #queued(task: NewTask): Promise<Outcome> {

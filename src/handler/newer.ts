@@ -33,7 +33,12 @@ export interface Guard {
  */
 export async function withGuard<T>(
   rule: ApplyIfNewer<unknown, unknown>,
-  of: { readonly scope: string; readonly event: unknown; readonly cause: TaskIdentity; readonly signal: AbortSignal },
+  of: {
+    readonly scope: string;
+    readonly event: unknown;
+    readonly cause: TaskIdentity;
+    readonly signal: AbortSignal;
+  },
   attempt: (guard: Guard) => Promise<T>,
 ): Promise<T> {
   const { event } = of;
@@ -80,7 +85,11 @@ async function latest(
 
 function versionText(version: Version): string {
   if (version instanceof Date && !Number.isNaN(version.getTime())) return version.toISOString();
-  if (typeof version === "number" && Number.isFinite(version) && Math.abs(version) < 1e21) return String(version);
+  if (typeof version === "number" && Number.isFinite(version) && Math.abs(version) < 1e21)
+    return String(version);
   if (typeof version === "bigint" || (typeof version === "string" && version !== "")) return String(version);
-  throw new OncewardError("value_invalid", "applyIfNewer: a version is a number, a text that is not empty, or a Date.");
+  throw new OncewardError(
+    "value_invalid",
+    "applyIfNewer: a version is a number, a text that is not empty, or a Date.",
+  );
 }

@@ -12,7 +12,15 @@ import type { TaskState } from "../ledger/task.ts";
  * failed     inline: a handler failed; the sender, or a worker, tries again
  * busy       inline: somebody else is running it, or everybody is busy
  */
-export type Outcome = "accepted" | "done" | "duplicate" | "ignored" | "parked" | "conflict" | "failed" | "busy";
+export type Outcome =
+  | "accepted"
+  | "done"
+  | "duplicate"
+  | "ignored"
+  | "parked"
+  | "conflict"
+  | "failed"
+  | "busy";
 
 /** What a delivery of something finished is told; undefined while it can still run. */
 export function outcomeOfState(state: TaskState): Outcome | undefined {

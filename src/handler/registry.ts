@@ -48,7 +48,10 @@ export class Registry<Tx> {
   #name(registered: Registered<Tx>): void {
     const { name } = registered;
     if (!/^[\x21-\x7e]{1,200}$/.test(name)) {
-      throw new OncewardError("config_invalid", "The name of a handler is 1 to 200 visible ASCII characters.");
+      throw new OncewardError(
+        "config_invalid",
+        "The name of a handler is 1 to 200 visible ASCII characters.",
+      );
     }
     const segment = handlerSegment(name);
     if (this.#byName.has(segment)) {

@@ -43,7 +43,10 @@ export class EventRunner<Tx> {
   /** What differs between the tasks of this lane. */
   settings(task: ClaimedTask): { backoff?: AttemptOptions["backoff"]; deadlineMs?: number } {
     const { backoff, deadline } = this.attemptOptions(this.#handlersOf(task));
-    return { ...(backoff && { backoff }), ...(deadline !== undefined && { deadlineMs: milliseconds(deadline) }) };
+    return {
+      ...(backoff && { backoff }),
+      ...(deadline !== undefined && { deadlineMs: milliseconds(deadline) }),
+    };
   }
 
   /** Those of the one handler; where there are several, the event's own task only hands on. */
@@ -61,7 +64,10 @@ export class EventRunner<Tx> {
     const [only] = handlers;
     if (!only) {
       // Perhaps a newer version of the application has it, and runs beside this one: that one will get it.
-      throw new OncewardError("handler_missing", `${this.#source.name}: no handler for ${task.type ?? "this task"}.`);
+      throw new OncewardError(
+        "handler_missing",
+        `${this.#source.name}: no handler for ${task.type ?? "this task"}.`,
+      );
     }
     const event = await this.#parse(task);
     const apart = handlerOfScope(task.scope) === undefined;
@@ -174,12 +180,20 @@ export class EventRunner<Tx> {
   }
 
   /** The last statement, so that an error which the handler swallowed surfaces here. */
-  async #complete(task: ClaimedTask, run: Run, queryable: Queryable, result?: string): Promise<string | undefined> {
+  async #complete(
+    task: ClaimedTask,
+    run: Run,
+    queryable: Queryable,
+    result?: string,
+  ): Promise<string | undefined> {
     run.signal.throwIfAborted();
     const { scope, key, attempt } = task;
     const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt, result }]);
     if (state !== "done") {
-      throw new OncewardError("claim_lost", "Another attempt has taken this task over; what this one wrote is undone.");
+      throw new OncewardError(
+        "claim_lost",
+        "Another attempt has taken this task over; what this one wrote is undone.",
+      );
     }
     return result;
   }
@@ -193,7 +207,8 @@ export const handedOn = "handed on";
 
 async function enqueue(verbs: Verbs, task: NewTask, woken: Set<string>): Promise<Enqueued> {
   const [recorded] = await verbs.record([task]);
-  const outcome = recorded?.outcome === "duplicate" || recorded?.outcome === "conflict" ? recorded.outcome : "recorded";
+  const outcome =
+    recorded?.outcome === "duplicate" || recorded?.outcome === "conflict" ? recorded.outcome : "recorded";
   if (outcome === "recorded" && !task.delayMs && !task.dueAt) woken.add(task.scope);
   return { outcome, scope: task.scope, key: task.key };
 }

@@ -16,7 +16,11 @@ import { createHash } from "node:crypto";
 const maxAccount = 128;
 const maxHandler = 46;
 
-export function eventScope(source: string, account: string | undefined, livemode: boolean | undefined): string {
+export function eventScope(
+  source: string,
+  account: string | undefined,
+  livemode: boolean | undefined,
+): string {
   const base = account === undefined ? source : `${source}/${segment(account, maxAccount)}`;
   return livemode === false ? `${base}/test` : base;
 }
@@ -42,7 +46,10 @@ export function handlerSegment(handler: string): string {
 /** Text as one part of a scope. What does not fit becomes its hash, since accounts must stay apart. */
 function segment(text: string, max: number): string {
   if (/^[\w.:@-]+$/.test(text) && text.length <= max && text !== "test") return text;
-  const escaped = text.replaceAll(/[%/]|^[~#!]|^test$/g, (part) => `%${part.charCodeAt(0).toString(16)}${part.slice(1)}`);
+  const escaped = text.replaceAll(
+    /[%/]|^[~#!]|^test$/g,
+    (part) => `%${part.charCodeAt(0).toString(16)}${part.slice(1)}`,
+  );
   if (/^[\x21-\x7e]+$/.test(escaped) && escaped.length <= max) return escaped;
   return `~${createHash("sha256").update(text).digest("hex").slice(0, 40)}`;
 }

@@ -10,7 +10,12 @@ export function serialOf(handler: Registered<never>, event: unknown): string | u
   if (serialBy === undefined) return undefined;
   const serial: unknown = serialBy(event);
   if (serial === undefined || serial === null) return undefined;
-  if (typeof serial === "string" && serial !== "" && Buffer.byteLength(serial) <= maxBytes && isStorable(serial)) {
+  if (
+    typeof serial === "string" &&
+    serial !== "" &&
+    Buffer.byteLength(serial) <= maxBytes &&
+    isStorable(serial)
+  ) {
     return serial;
   }
   throw new OncewardError(

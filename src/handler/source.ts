@@ -6,7 +6,14 @@ import { sourceName } from "../source/secrets.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Lane } from "../worker/lane.ts";
-import type { AnswerMode, AttemptOptions, EventOf, Handler, HandlerOptions, TypeOrPattern } from "./handler.ts";
+import type {
+  AnswerMode,
+  AttemptOptions,
+  EventOf,
+  Handler,
+  HandlerOptions,
+  TypeOrPattern,
+} from "./handler.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken } from "./intake.ts";
 import { checkPattern, Registry } from "./registry.ts";
@@ -76,12 +83,16 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
   options: SourceOptions<Events> = {},
 ): ConnectedSource<Events, Tx> {
   const name = checkName(source.name);
-  const { maxBytes = defaultMaxBytes, waitMs = defaultWaitMs, concurrency = connectionsToUse(engine.database) } = options;
+  const {
+    maxBytes = defaultMaxBytes,
+    waitMs = defaultWaitMs,
+    concurrency = connectionsToUse(engine.database),
+  } = options;
   if (!(maxBytes > 0 && maxBytes <= mostBytes)) {
     throw new OncewardError("config_invalid", `${name}: maxBytes is a number of bytes up to ${mostBytes}.`);
   }
   const registry = new Registry<Tx>();
-  const runner = new EventRunner({ engine, source: source as Source, registry, defaults: options });
+  const runner = new EventRunner({ engine, source, registry, defaults: options });
   const lane: Lane = {
     name,
     concurrency,
@@ -91,16 +102,16 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
   engine.addLane(lane);
   const intake = new Intake({
     engine,
-    source: source as Source,
+    source,
     registry,
     runner,
-    inline: new Inline({ engine: engine as Engine, lane, places: concurrency, waitMs }),
+    inline: new Inline({ engine, lane, places: concurrency, waitMs }),
     oncePerObject: oncePerObject(source.oncePerObject, options.oncePerObject),
     answer: options.answer,
     workerElsewhere: options.worker === "elsewhere",
   });
   const take = (identity: Identity, body: Uint8Array): Promise<Taken> => intake.take(identity, body);
-  const { receive } = createReceiver({ source: source as Source, maxBytes, take, log: options.log });
+  const { receive } = createReceiver({ source, maxBytes, take, log: options.log });
 
   const connected: ConnectedSource<Events, Tx> = {
     name,
@@ -134,7 +145,10 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
 
 function checkName(name: string): string {
   if (reserved.has(sourceName(name))) {
-    throw new OncewardError("config_invalid", `A source cannot be named ${name}: scopes of that name are for other things.`);
+    throw new OncewardError(
+      "config_invalid",
+      `A source cannot be named ${name}: scopes of that name are for other things.`,
+    );
   }
   return name;
 }

@@ -61,7 +61,10 @@ const busy = answerOf(
 const failed = answerOf(new OncewardError("handler_failed", "the handler failed"));
 const wrongMethod = answerOf(new OncewardError("method_not_allowed", "events are sent with POST"));
 const noBody = answerOf(
-  new OncewardError("body_missing", "the request has no body; if it was sent with one, something read it before"),
+  new OncewardError(
+    "body_missing",
+    "the request has no body; if it was sent with one, something read it before",
+  ),
 );
 
 /** What a step of the pipeline found out about a request, besides the answer. */
@@ -104,7 +107,8 @@ export function createReceiver(options: ReceiverOptions): Receiver {
   /** Some senders probe with false signatures, and expect a status of their own. */
   function refusalAnswer(error: unknown): Answer {
     const made = answerOf(error);
-    if (refusal === undefined || !(error instanceof OncewardError) || !notGenuine.has(error.code)) return made;
+    if (refusal === undefined || !(error instanceof OncewardError) || !notGenuine.has(error.code))
+      return made;
     return { ...made, status: refusal };
   }
 

@@ -1,0 +1,315 @@
+import { afterEach, expect, it } from "vitest";
+import { Fatal } from "../../src/errors.ts";
+import { describeWith } from "../support/postgres.ts";
+import { type App, type AppOptions, effect, event, job, openApp } from "./support.ts";
+
+describeWith("newest", "handlers", (database) => {
+  let apps: App[] = [];
+  const open = async (options?: AppOptions): Promise<App> => {
+    const app = await openApp(database().url, options);
+    apps.push(app);
+    return app;
+  };
+  afterEach(async () => {
+    await Promise.all(apps.map((app) => app.close()));
+    apps = [];
+  });
+  const inline = { source: { answer: "inline" } } as const;
+
+  it("writes, enqueues, takes effect keys and completes in one commit", async () => {
+    const app = await open(inline);
+    const mail = job<{ to: string }>("mail");
+    let seenBeforeCommit: unknown;
+    app.billing.on("invoice.paid", async ({ event: { id }, tx, enqueue, once, key, scope, attempt }) => {
+      expect(await once(`order:${id}`)).toBe(true);
+      expect(await once(`order:${id}`)).toBe(false);
+      await effect(tx, id);
+      expect(await enqueue(mail, { to: id }, { key: id })).toEqual({
+        outcome: "recorded",
+        scope: "job/mail",
+        key: id,
+      });
+      expect(await enqueue(mail, { to: id }, { key: id })).toMatchObject({ outcome: "duplicate" });
+      expect({ key, scope, attempt }).toEqual({ key: id, scope: "stripe", attempt: 1 });
+      seenBeforeCommit = [
+        await app.effectsOf(id),
+        await app.stateOf("job/mail", id),
+        await app.stateOf("stripe", id),
+      ];
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 200, outcome: "done" });
+    expect(seenBeforeCommit).toEqual([[], undefined, "running"]);
+    expect(await app.effectsOf(sent.id)).toEqual(["done"]);
+    expect(await app.look("job/mail", sent.id)).toMatchObject({
+      state: "waiting",
+      cause: `stripe ${sent.id}`,
+    });
+    expect(await app.stateOf("stripe", sent.id)).toBe("done");
+  });
+
+  it("undoes all of it when the handler fails, and keeps the reason", async () => {
+    const app = await open(inline);
+    const mail = job<string>("mail-of-failed");
+    app.billing.on("invoice.paid", async ({ event: { id }, tx, enqueue, once, attempt }) => {
+      await effect(tx, id);
+      await enqueue(mail, id, { key: id });
+      expect(await once(`failing:${id}`)).toBe(true);
+      if (attempt === 1) throw new Error("the ledger keeps this");
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500, outcome: "handler_failed" });
+    expect(await app.effectsOf(sent.id)).toEqual([]);
+    expect(await app.stateOf("job/mail-of-failed", sent.id)).toBeUndefined();
+    expect(await app.look("stripe", sent.id)).toMatchObject({
+      state: "waiting",
+      reason: "the ledger keeps this",
+    });
+  });
+
+  it("fails the attempt when the handler swallows a SQL error, instead of losing what it wrote", async () => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", async ({ event: { id }, tx }) => {
+      await effect(tx, id);
+      await tx.query("select * from no_such_table").catch(() => undefined);
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500 });
+    expect(await app.effectsOf(sent.id)).toEqual([]);
+    const known = await app.look("stripe", sent.id);
+    expect(known).toMatchObject({ state: "waiting" });
+    expect(known?.["reason"]).toMatch(/swallowed/);
+  });
+
+  it("is dead at once after Fatal, and says why", async () => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", () => {
+      throw new Fatal("no such plan");
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500 });
+    expect(await app.look("stripe", sent.id)).toMatchObject({ state: "dead", reason: "no such plan" });
+  });
+
+  it("is dead after its attempts, each of which waits for its backoff", async () => {
+    const ran: string[] = [];
+    const app = await open({ onRan: (_task, { outcome }) => void ran.push(outcome) });
+    app.billing.on("invoice.paid", { maxAttempts: 3, backoff: { baseMs: 1, capMs: 1 } }, () => {
+      throw new Error("again");
+    });
+    await app.engine.start();
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 200, outcome: "accepted" });
+    await app.settled(sent.id);
+    expect(await app.look("stripe", sent.id)).toMatchObject({
+      state: "dead",
+      reason: "again",
+      tries: 3,
+      attempt: 3,
+    });
+    expect(ran).toEqual(["failed", "failed", "failed"]);
+  });
+
+  it("fails an attempt that takes longer than its deadline, and nothing that it wrote counts", async () => {
+    const app = await open(inline);
+    let ended: Promise<void> | undefined;
+    app.billing.on("invoice.paid", { deadline: 30 }, ({ event: { id }, tx, signal, attempt }) => {
+      ended = (async () => {
+        await effect(tx, id, `attempt ${attempt}`);
+        if (attempt === 1) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      })();
+      return ended;
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500 });
+    await ended;
+    expect(await app.look("stripe", sent.id)).toMatchObject({ state: "waiting", attempt: 1 });
+    expect(await app.effectsOf(sent.id)).toEqual([]);
+  });
+
+  it("undoes what a run wrote after another attempt took its task over", async () => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", async ({ event: { id }, tx }) => {
+      await effect(tx, id);
+      // As when the process stood still until the lease was over.
+      await app.engine.ledger.verbs.cancel({ scope: "stripe", key: id }, { reason: "taken over" });
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 409 });
+    expect(await app.effectsOf(sent.id)).toEqual([]);
+    expect(await app.stateOf("stripe", sent.id)).toBe("cancelled");
+  });
+
+  it("refuses tools that are used after the handler has ended", async () => {
+    const app = await open(inline);
+    const late: Promise<unknown>[] = [];
+    const go: (() => void)[] = [];
+    app.billing.on("invoice.paid", ({ event: { id }, enqueue, once }) => {
+      const slow = {
+        ...job<string>("late"),
+        task: async () => {
+          await new Promise<void>((resolve) => go.push(resolve));
+          return { scope: "job/late", key: id };
+        },
+      };
+      late.push(enqueue(slow, id).catch((error: unknown) => error));
+      late.push(
+        new Promise<void>((resolve) => go.push(resolve))
+          .then(() => once(id))
+          .catch((error: unknown) => error),
+      );
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 200 });
+    for (const on of go) on();
+    for (const error of await Promise.all(late)) expect(error).toMatchObject({ code: "config_invalid" });
+    expect(await app.stateOf("job/late", sent.id)).toBeUndefined();
+  });
+
+  it("gives an event to every handler that its type matches, each with an outcome of its own", async () => {
+    let broken = true;
+    const openOne = async (): Promise<App> => {
+      const one = await open(inline);
+      one.billing
+        .on("invoice.paid", { name: "credit" }, ({ event: { id }, tx }) => effect(tx, id, "credit"))
+        .on("invoice.*", async ({ event: { id }, tx }) => {
+          await effect(tx, id, "all invoices");
+          if (broken) throw new Error("the report is down");
+        })
+        .on("customer.*", ({ event: { id }, tx }) => effect(tx, id, "customer"));
+      return one;
+    };
+    const app = await openOne();
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500, outcome: "handler_failed" });
+    expect(await app.effectsOf(sent.id)).toEqual(["credit"]);
+    expect(await app.stateOf("stripe", sent.id)).toBe("done");
+    expect(await app.stateOf("stripe/#credit", sent.id)).toBe("done");
+    expect(await app.look("stripe/#invoice.*", sent.id)).toMatchObject({
+      state: "waiting",
+      reason: "the report is down",
+      cause: `stripe ${sent.id}`,
+    });
+    broken = false;
+    const restarted = await openOne();
+    expect(await restarted.deliver(sent)).toMatchObject({ status: 200, outcome: "done" });
+    expect(await app.effectsOf(sent.id)).toEqual(["credit", "all invoices"]);
+    expect(await restarted.deliver(sent)).toMatchObject({ status: 200, outcome: "duplicate" });
+    expect(await app.effectsOf(sent.id)).toEqual(["credit", "all invoices"]);
+  });
+
+  it("runs several handlers by the worker too, and all of them again when somebody replays the event", async () => {
+    const app = await open();
+    app.billing
+      .on("invoice.paid", { name: "one" }, ({ event: { id }, tx }) => effect(tx, id, "one"))
+      .on("invoice.paid", { name: "two" }, ({ event: { id }, tx }) => effect(tx, id, "two"));
+    await app.engine.start();
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ outcome: "accepted" });
+    await app.settled(sent.id);
+    expect((await app.effectsOf(sent.id)).toSorted()).toEqual(["one", "two"]);
+    await app.engine.ledger.verbs.replay([{ scope: "stripe", key: sent.id }]);
+    await app.settled(sent.id);
+    expect(await app.effectsOf(sent.id)).toHaveLength(2);
+    await app.engine.ledger.verbs.replay([{ scope: "stripe", key: sent.id }], { again: true });
+    app.engine.worker.wake();
+    await app.settled(sent.id);
+    expect((await app.effectsOf(sent.id)).toSorted()).toEqual(["one", "one", "two", "two"]);
+  });
+
+  it("keeps an event that nobody handles, and runs it when a handler exists and somebody replays it", async () => {
+    const before = await open(inline);
+    before.billing.on("invoice.paid", () => undefined);
+    const sent = event("customer.updated");
+    expect(await before.deliver(sent)).toMatchObject({ status: 200, outcome: "ignored" });
+    expect(await before.deliver(sent)).toMatchObject({ status: 200, outcome: "ignored" });
+    expect(await before.look("stripe", sent.id)).toMatchObject({
+      state: "ignored",
+      reason: "no handler for this type",
+    });
+
+    const after = await open();
+    after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+    await after.engine.start();
+    expect(await after.effectsOf(sent.id)).toEqual([]);
+    expect(await after.engine.ledger.verbs.replay([{ scope: "stripe", key: sent.id }])).toEqual([
+      { outcome: "replayed" },
+    ]);
+    after.engine.worker.wake();
+    await after.settled(sent.id);
+    expect(await after.effectsOf(sent.id)).toEqual(["done"]);
+  });
+
+  it.each(["inline", "queued"] as const)(
+    "runs an ignored event when the sender sends it again to a handler (%s)",
+    async (answer) => {
+      const before = await open(inline);
+      const sent = event("customer.updated");
+      expect(await before.deliver(sent)).toMatchObject({ outcome: "ignored" });
+      const after = await open({ source: { answer } });
+      after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+      if (answer === "queued") await after.engine.start();
+      expect(await after.deliver(sent)).toMatchObject({ outcome: answer === "queued" ? "accepted" : "done" });
+      await after.settled(sent.id);
+      expect(await after.deliver(sent)).toMatchObject({ outcome: "duplicate" });
+      expect(await after.effectsOf(sent.id)).toEqual(["done"]);
+    },
+  );
+
+  it("gives what nobody else handles to the fallback, and only that", async () => {
+    const app = await open(inline);
+    app.billing
+      .on("invoice.paid", ({ event: { id }, tx }) => effect(tx, id, "own"))
+      .fallback(({ event: { id }, tx }) => effect(tx, id, "fallback"));
+    const own = event("invoice.paid");
+    const other = event("customer.updated");
+    await app.deliver(own);
+    await app.deliver(other);
+    expect([await app.effectsOf(own.id), await app.effectsOf(other.id)]).toEqual([["own"], ["fallback"]]);
+  });
+
+  it("fails what this process has no handler for, so that one which has it can take it", async () => {
+    const app = await open({ source: { worker: "elsewhere" } });
+    app.billing.on("invoice.paid", () => undefined);
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ outcome: "accepted" });
+    const old = await open();
+    await old.engine.start();
+    await expect.poll(() => old.look("stripe", sent.id)).toMatchObject({ state: "waiting", tries: 1 });
+    expect((await old.look("stripe", sent.id))?.["reason"]).toMatch(/no handler/);
+  });
+
+  it("parks a payload that cannot be read, with the reason", async () => {
+    const app = await open();
+    app.billing.on("invoice.paid", () => undefined);
+    await app.engine.start();
+    await app.engine.ledger.record({
+      scope: "stripe",
+      key: "evt_garbage",
+      type: "invoice.paid",
+      body: "{ no JSON",
+    });
+    app.engine.worker.wake();
+    await app.settled("evt_garbage");
+    expect(await app.look("stripe", "evt_garbage")).toMatchObject({
+      state: "dead",
+      reason: "stripe: the body is genuine, but is not JSON",
+    });
+  });
+
+  it("closes registration with the first delivery", async () => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", () => undefined);
+    await app.deliver(event("invoice.paid"));
+    expect(() => app.billing.on("customer.updated", () => undefined)).toThrow(/after the first delivery/);
+    expect(() => app.billing.fallback("ignore")).toThrow(/after the first delivery/);
+  });
+
+  it("refuses two handlers of one name, and patterns that mean nothing", async () => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", () => undefined);
+    expect(() => app.billing.on("invoice.paid", () => undefined)).toThrow(/two handlers named invoice.paid/);
+    expect(() => app.billing.on("invoice.*.failed*", () => undefined)).toThrow(/star at its end/);
+    expect(() => app.billing.on("x*", { name: "a b" }, () => undefined)).toThrow(/visible ASCII/);
+  });
+});
