@@ -46,6 +46,8 @@ export interface Measured {
   readonly p50Ms?: number;
   readonly p99Ms?: number;
   readonly costs?: Costs;
+  /** CPU of the load generator, µs a request. */
+  readonly loadCpuUs?: number;
   /** From opening the variant, on tables that exist, until it could take work. */
   readonly startMs?: number;
   /** The most memory that the process held. */
@@ -85,6 +87,7 @@ async function main(cell: Cell): Promise<void> {
   process.once("disconnect", () => process.exit(1)); // Whoever asked has ended.
   countStatements();
   const variant: Variant = variants[cell.variant];
+  await variant.load?.();
   const measured = await (cell.workload === "prepare"
     ? prepare(variant, cell)
     : workloads[cell.workload](variant, cell));

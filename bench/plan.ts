@@ -28,8 +28,8 @@ export interface Plan {
 const names = Object.keys(variants) as VariantName[];
 
 /** The variants that are run for what the goals say of Onceward, the whole library first. */
-export const ours: VariantName = "ledger";
-const naive = names.filter((name) => variants[name].kind === "naive");
+export const ours: VariantName = "onceward";
+const naive = names.filter((name) => variants[name].kind === "naive" && variants[name].store === "postgres");
 
 /** Slowest of their kind, or the same package set up in another way: left out where time is short. */
 const leftOutOfQuick: ReadonlySet<VariantName> = new Set([
@@ -90,6 +90,12 @@ export function makePlan(extent: Extent): Plan {
       ...section("limit", "What Postgres itself does with the payload", ["insert", "insertMany", "copy"]),
       reference: "insert",
     },
+    ...(["receive", "jobs"] as const).map((workload) => ({
+      ...section(workload, `(f) Embedded: ${workload}, 64 callers`, able(workload, "pglite")),
+      id: `embedded-${workload}`,
+      options: { connections: 64 },
+      reference: "embeddedNaive" as const,
+    })),
     ...sizes.flatMap((finished) => seeded({ finished, waiting: 0 })),
     ...seeded({ finished: 100_000, waiting: 100_000 }),
   ];

@@ -25,7 +25,8 @@ export function report(results: Results): string {
     ...plain.flatMap((section) => [`### ${section.title}`, ratesOf(section)]),
     held(results),
     "## What an event costs",
-    "Statements as the driver sends them; commits, bytes without full-page images, and index writes as the write-ahead log has them.",
+    "Statements as the driver sends them; commits, bytes without full-page images, and index writes as the write-ahead log " +
+      `has them.${generator(plain)}`,
     ...["receive-64", "jobs", "drain", "handle", "steps", "limit"].flatMap((id) =>
       costsOf(plain.find((one) => one.id === id)),
     ),
@@ -123,6 +124,16 @@ function costsOf(section: SectionResult | undefined): string[] {
     return costs ? [[title(name), ...columns.map(([key, , digits]) => costs[key].toFixed(digits))]] : [];
   });
   return [`### ${section.title}`, table(["", ...columns.map(([, label]) => label)], rows)];
+}
+
+/** So that one sees that it was not what limits. */
+function generator(sections: readonly SectionResult[]): string {
+  const spent = sections.flatMap((one) =>
+    Object.values(one.rounds)
+      .flat()
+      .flatMap((round) => round?.loadCpuUs ?? []),
+  );
+  return spent.length > 0 ? ` The load generator took ${whole(median(spent))} µs of CPU a request.` : "";
 }
 
 function weights({ footprints, sections }: Results): string {

@@ -49,6 +49,8 @@ export interface Variant {
   readonly backlog?: number;
   /** Why it cannot run here; undefined where it can. */
   missing?(): string | undefined;
+  /** Imports it, so that opening it is measured alone. */
+  load?(): Promise<unknown>;
   /** Makes its tables in a new database. */
   prepare?(setup: Pick<Setup, "database" | "redis">): Promise<void>;
   /** Puts finished and waiting (not yet due) ones into the ledger. */

@@ -18,6 +18,7 @@ export const absurd: Variant = {
   store: "postgres",
   modes: ["receive", "jobs", "handle", "steps"],
   package: "absurd-sdk",
+  load: () => import("absurd-sdk"),
   backlog: 2_000,
   notes:
     "64 concurrent tasks, polled every 10 ms, the event's id as idempotency key. The handler's row commits before its step.",

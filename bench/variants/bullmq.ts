@@ -31,6 +31,7 @@ function variant(store: "redis" | "postgres"): Omit<Variant, "title" | "notes"> 
     store,
     modes: ["receive", "jobs", "handle"],
     package: "bullmq",
+    load: () => import("bullmq"),
     backlog: 10_000,
     async prepare({ database }) {
       await withClient(database, (client) => client.query(orderTable));

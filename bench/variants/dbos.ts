@@ -16,6 +16,7 @@ export const dbos: Variant = {
   store: "postgres",
   modes: ["receive", "jobs", "handle", "steps"],
   package: "@dbos-inc/dbos-sdk",
+  load: () => import("@dbos-inc/dbos-sdk"),
   backlog: 2_000,
   notes:
     "Workflows started directly, so that this process runs them at once, the event's id as workflow id; a queue polled " +

@@ -21,6 +21,7 @@ function variant(title: string, worker: typeof settings & Partial<typeof batchin
     store: "postgres",
     modes: ["receive", "jobs", "handle"],
     package: "graphile-worker",
+    load: () => import("graphile-worker"),
     backlog: "localQueue" in worker ? 20_000 : 5_000,
     notes: `${how} Finished jobs are deleted, and a known key with them; the handler's row commits before the completion.`,
     async prepare({ database }) {
@@ -33,13 +34,13 @@ function variant(title: string, worker: typeof settings & Partial<typeof batchin
       const logger = new Logger(() => () => undefined);
       const pgPool = new pg.Pool({ connectionString: setup.database, max: settings.maxPoolSize });
       const utils = await makeWorkerUtils({ pgPool, logger });
-      let runner: Awaited<ReturnType<typeof run>> | undefined;
+      let stop: (() => Promise<void>) | undefined;
       return {
         enqueue: (event) => utils.addJob("bench", event, { jobKey: event.id, jobKeyMode: "unsafe_dedupe" }),
         enqueueMany: (events) =>
           utils.addJobs(events.map((event) => ({ identifier: "bench", payload: event, jobKey: event.id }))),
         async start() {
-          runner = await run({
+          const runner = await run({
             pgPool,
             logger,
             noHandleSignals: true,
@@ -55,13 +56,14 @@ function variant(title: string, worker: typeof settings & Partial<typeof batchin
               },
             },
           });
+          stop = () => runner.stop();
         },
         async unfinished() {
           const { rows } = await pgPool.query("select count(*) from graphile_worker._private_jobs");
           return Number(rows[0].count);
         },
         async close() {
-          await runner?.stop();
+          await stop?.();
           await utils.release();
           await pgPool.end();
         },

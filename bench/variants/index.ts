@@ -5,6 +5,8 @@ import { dbos } from "./dbos.ts";
 import { graphile, graphileBatching } from "./graphile-worker.ts";
 import * as limits from "./limits.ts";
 import * as naive from "./naive.ts";
+import { embeddedNaive } from "./embedded-naive.ts";
+import { embedded, onceward } from "./onceward.ts";
 import { ledger } from "./onceward-ledger.ts";
 import { pgBoss } from "./pg-boss.ts";
 
@@ -14,6 +16,7 @@ export const variants = {
   insert: limits.insert,
   insertMany: limits.insertMany,
   copy: limits.copy,
+  onceward,
   ledger,
   naiveSelect: naive.naiveSelect,
   naiveCatch: naive.naiveCatch,
@@ -25,6 +28,8 @@ export const variants = {
   absurd,
   bullmq,
   bullmqPostgres,
+  embedded,
+  embeddedNaive,
 } satisfies Record<string, Variant>;
 
 export type VariantName = keyof typeof variants;

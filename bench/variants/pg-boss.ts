@@ -13,6 +13,7 @@ export const pgBoss: Variant = {
   store: "postgres",
   modes: ["receive", "jobs", "handle"],
   package: "pg-boss",
+  load: () => import("pg-boss"),
   backlog: 20_000,
   notes:
     "LISTEN/NOTIFY on, batches of 100, burst while batches are full, two workers; known ids are refused by the " +

@@ -55,7 +55,14 @@ async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measu
   server.closeAllConnections();
   server.close();
   await running.close();
-  return { rate: load.requests / elapsed, p50Ms: load.p50Ms, p99Ms: load.p99Ms, costs, startMs };
+  return {
+    rate: load.requests / elapsed,
+    p50Ms: load.p50Ms,
+    p99Ms: load.p99Ms,
+    costs,
+    startMs,
+    loadCpuUs: load.cpuUs,
+  };
 }
 
 /** What the store has of the events: rows of handlers, or what waits for one. A figure without it proves nothing. */

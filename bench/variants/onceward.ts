@@ -1,0 +1,114 @@
+/** The library as its users have it: a source, a job, a worker in the same process. */
+import type { Database } from "../../src/database/database.ts";
+import type { EmbeddedTransaction } from "../../src/database/embedded.ts";
+import type { PgClient } from "../../src/database/pg.ts";
+import { insertOrder, orderTable, withClient } from "../database.ts";
+import { secret, type StripeEvent } from "../event.ts";
+import type { Running, Setup, Variant } from "../variant.ts";
+import { seedLedger } from "./seed.ts";
+
+/** As many as the peers are given. */
+const CONCURRENCY = 64;
+
+export const onceward: Variant = {
+  title: "Onceward",
+  kind: "onceward",
+  store: "postgres",
+  modes: ["receive", "jobs", "handle", "steps"],
+  backlog: 20_000,
+  load,
+  notes:
+    "64 tasks at once, everything else by default. The handler's row, its effect keys, jobs and completion commit together; " +
+    "finished tasks stay known.",
+  async prepare({ database }) {
+    await withClient(database, (client) => client.query(orderTable));
+    await migrated(database);
+  },
+  async seed(database, rows) {
+    await seedLedger(database, rows);
+  },
+  open: (setup) => library<PgClient>(setup, setup.database),
+};
+
+export const embedded: Variant = {
+  title: "Onceward, embedded",
+  kind: "onceward",
+  store: "pglite",
+  modes: ["receive", "jobs", "handle", "steps"],
+  backlog: 5_000,
+  load,
+  notes: "The embedded Postgres in this process, which does not wait for the disk.",
+  async prepare({ database: folder }) {
+    const { embeddedDatabase } = await load();
+    const database = embeddedDatabase({ folder, log: () => undefined });
+    await database.query(orderTable);
+    await migrated(database);
+  },
+  async open(setup) {
+    const { embeddedDatabase } = await load();
+    const database = embeddedDatabase({ folder: setup.database, log: () => undefined });
+    return library<EmbeddedTransaction>(setup, database);
+  },
+};
+
+async function load() {
+  const [{ createOnce }, { nodeHandler }, { stripe }, { embeddedDatabase }] = await Promise.all([
+    import("../../src/once.ts"),
+    import("../../src/receive/node.ts"),
+    import("../../src/source/stripe.ts"),
+    import("../../src/database/embedded.ts"),
+  ]);
+  return { createOnce, nodeHandler, stripe, embeddedDatabase };
+}
+
+/** What handlers use of a transaction of either kind. */
+interface Transaction {
+  query(text: string, values: unknown[]): Promise<unknown>;
+}
+
+async function migrated<Tx>(database: string | Database<Tx>): Promise<void> {
+  const { createOnce } = await load();
+  const once = createOnce<Tx>({ database });
+  await once.engine.ready();
+  await once.stop();
+}
+
+async function library<Tx extends Transaction>(
+  setup: Setup,
+  database: string | Database<Tx>,
+): Promise<Running> {
+  const { createOnce, nodeHandler, stripe } = await load();
+  const once = createOnce<Tx>({ database, concurrency: CONCURRENCY });
+  const { mode, started, finished } = setup;
+  const job = once.job("bench", async ({ input, step }: { input: StripeEvent; step: Steps }) => {
+    started(input.id);
+    if (mode === "steps") for (const name of ["one", "two", "three"]) await step(name, () => 1);
+    finished(input.id);
+  });
+  const billing = once.source(
+    stripe({ secrets: [secret] }),
+    mode === "receive" ? { worker: "elsewhere" } : {},
+  );
+  billing.on("charge.succeeded", async ({ event, tx }) => {
+    started(event.id);
+    await tx.query(insertOrder, [event.id, event.type]);
+    finished(event.id);
+  });
+  await once.engine.ready();
+  const lane = mode === "receive" || mode === "handle" ? billing.name : job.scope;
+  return {
+    enqueue: (event) => once.enqueue(job, event, { key: event.id }),
+    start: () => once.start(),
+    listener: nodeHandler(billing),
+    async unfinished() {
+      const { rows } = await once.database.query(
+        "select count(*) from onceward.task where due_at is not null and (scope = $1 or scope like $1 || '/%')",
+        [lane],
+      );
+      return Number(rows[0]!["count"]);
+    },
+    close: () => once.stop(),
+  };
+}
+
+type Steps = (name: string, fn: () => number) => Promise<number>;
