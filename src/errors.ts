@@ -27,6 +27,8 @@ export const errorTable = {
   input_invalid: { status: 422, retry: false },
   input_conflict: { status: 422, retry: false },
   already_running: { status: 409, retry: true },
+  still_waiting: { status: 409, retry: true },
+  cancelled: { status: 409, retry: false },
   registration_closed: { status: 500, retry: false },
   handler_missing: { status: 500, retry: true },
   handler_failed: { status: 500, retry: true },
