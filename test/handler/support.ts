@@ -72,6 +72,7 @@ export interface App {
 
 export interface AppOptions extends EngineOptions {
   readonly source?: SourceOptions<StripeEvents>;
+  readonly secrets?: string[];
 }
 
 /** An application over a database: its effects go to the table `effect`, which allows doubles on purpose. */
@@ -89,7 +90,7 @@ export async function openApp(url: string, options: AppOptions = {}): Promise<Ap
       for (const told of onRan.splice(0)) told();
     },
   });
-  const billing = connectSource(engine, stripe({ secrets: SECRET }), options.source);
+  const billing = connectSource(engine, stripe({ secrets: options.secrets ?? SECRET }), options.source);
   const app: App = {
     engine,
     billing,
