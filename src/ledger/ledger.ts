@@ -1,5 +1,5 @@
 import type { Database, Queryable } from "../database/database.ts";
-import { checkTask } from "./check.ts";
+import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
 import { coalesce } from "./coalesce.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
 import type { Claim, ClaimedTask, NewTask, Recorded, Retry } from "./task.ts";
@@ -46,12 +46,12 @@ export class Ledger {
     const verbs = new Verbs(database, this.schema);
     this.verbs = verbs;
     const claim = { leaseMs: this.leaseMs, worker: this.worker };
-    this.record = checked(coalesce((tasks: readonly NewTask[]) => verbs.record(tasks)));
-    this.recordAndClaim = checked(coalesce((tasks: readonly NewTask[]) => verbs.record(tasks, claim)));
-    this.complete = coalesce((claims: readonly (Claim & { result?: string | undefined })[]) => verbs.complete(claims));
-    this.fail = coalesce((claims: readonly (Claim & { reason: string; retry: Retry })[]) => verbs.fail(claims));
-    this.renew = coalesce((claims: readonly Claim[]) => verbs.renew(claims, this.leaseMs));
-    this.saveStep = coalesce((steps: readonly StepToSave[]) => verbs.saveSteps(steps));
+    this.record = checked(checkTask, coalesce((tasks) => verbs.record(tasks)));
+    this.recordAndClaim = checked(checkTask, coalesce((tasks) => verbs.record(tasks, claim)));
+    this.complete = checked(checkClaim, coalesce((claims) => verbs.complete(claims)));
+    this.fail = checked(checkFailure, coalesce((claims) => verbs.fail(claims)));
+    this.renew = checked(checkClaim, coalesce((claims) => verbs.renew(claims, this.leaseMs)));
+    this.saveStep = checked(checkStep, coalesce((steps) => verbs.saveSteps(steps)));
   }
 
   /** The verbs inside an open transaction: they commit with it. */
@@ -60,11 +60,14 @@ export class Ledger {
   }
 }
 
-/** What is wrong with a task is its caller's affair: found before it is put into a batch with others. */
-function checked(record: (task: NewTask) => Promise<Recorded>): (task: NewTask) => Promise<Recorded> {
-  return async (task) => {
-    checkTask(task);
-    return record(task);
+/** What is wrong with an item is its caller's affair: found before it is put into a batch with others. */
+function checked<Item, Answer>(
+  check: (item: Item) => void,
+  verb: (item: Item) => Promise<Answer>,
+): (item: Item) => Promise<Answer> {
+  return async (item) => {
+    check(item);
+    return verb(item);
   };
 }
 

@@ -1,7 +1,21 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
 import { textArrayLiteral } from "../database/array.ts";
 import type { Param, Queryable } from "../database/database.ts";
-import { checkIdentity, checkTask, isStorableText } from "./check.ts";
+import {
+  checkCause,
+  checkClaim,
+  checkDate,
+  checkFailure,
+  checkIdentity,
+  checkInteger,
+  checkMs,
+  checkName,
+  checkStep,
+  checkStorable,
+  checkTask,
+  checkValue,
+  isStorableText,
+} from "./check.ts";
 import { quoteIdentifier } from "./schema.ts";
 import {
   claimedTask,
@@ -76,9 +90,18 @@ export interface Newer extends TaskIdentity {
 }
 
 /** Text of an interval, as Postgres reads it. */
-export const interval = (ms: number): string => `${ms} milliseconds`;
+function interval(name: string, ms: number, least = 0): string {
+  checkMs(name, ms, least);
+  return `${Number.isInteger(ms) ? ms : ms.toFixed(3)} milliseconds`;
+}
 
-export const causeOf = (task: TaskIdentity | undefined): string | null => (task ? `${task.scope} ${task.key}` : null);
+/** A claim holds for a moment at least. */
+const lease = (ms: number): string => interval("leaseMs", ms, 1);
+
+export function causeOf(task: TaskIdentity | undefined): string | null {
+  checkCause(task);
+  return task ? `${task.scope} ${task.key}` : null;
+}
 
 /**
  * The SQL verbs, one method each, over anything that can run a statement: the pool, or an open
@@ -108,7 +131,7 @@ export class Verbs {
       tasks.map((task) => task.type ?? null),
       tasks.map((task) => task.fingerprint ?? null),
       options.every((one) => one === null) ? null : options,
-      claim ? interval(claim.leaseMs) : null,
+      claim ? lease(claim.leaseMs) : null,
       claim?.worker ?? null,
     ]);
     return answers.map((answer) => {
@@ -123,24 +146,26 @@ export class Verbs {
   ): Promise<Claimed> {
     checkIdentity(task.scope, task.key);
     const { leaseMs, worker, early = false } = options;
-    const answer = await this.#call<Claimed>("claim", [task.scope, task.key, interval(leaseMs), worker, String(early)]);
+    const answer = await this.#call<Claimed>("claim", [task.scope, task.key, lease(leaseMs), worker, String(early)]);
     return answer.outcome === "claimed" ? { ...answer, task: claimedTask(answer.task) } : answer;
   }
 
   async claimDue(lanes: readonly string[], options: DueOptions): Promise<ClaimedDue> {
     const { max, leaseMs, worker, after, limits } = options;
+    checkInteger("max", max, 1);
+    checkLanes(lanes);
     const answer = await this.#call<{ tasks: unknown[]; after: string | null; next_in_ms: number | null }>(
       "claim_due",
-      [lanes, String(max), interval(leaseMs), worker, after, limits ? limitsText(limits) : null],
+      [lanes, String(max), lease(leaseMs), worker, after, limits ? limitsText(limits) : null],
     );
     return { tasks: answer.tasks.map(claimedTask), after: answer.after, nextInMs: answer.next_in_ms };
   }
 
-  renew(claims: readonly Claim[], leaseMs: number): Promise<Array<"renewed" | "lost">> {
-    return this.#call("renew_many", [...claimColumns(claims), interval(leaseMs)]);
+  async renew(claims: readonly Claim[], leaseMs: number): Promise<Array<"renewed" | "lost">> {
+    return this.#call("renew_many", [...claimColumns(claims), lease(leaseMs)]);
   }
 
-  complete(claims: readonly (Claim & { result?: string | undefined })[]): Promise<Array<"done" | "lost">> {
+  async complete(claims: readonly (Claim & { result?: string | undefined })[]): Promise<Array<"done" | "lost">> {
     const results = claims.map((claim) => claim.result ?? null);
     return this.#call("complete_many", [
       ...claimColumns(claims),
@@ -148,35 +173,41 @@ export class Verbs {
     ]);
   }
 
-  fail(
+  async fail(
     claims: readonly (Claim & { reason: string; retry: Retry })[],
   ): Promise<Array<"waiting" | "dead" | "unknown" | "lost">> {
+    for (const claim of claims) checkFailure(claim);
     return this.#call("fail_many", [
       ...claimColumns(claims),
       // What Postgres cannot keep must not keep a failure from being told.
-      claims.map((claim) => claim.reason.toWellFormed().replaceAll("\0", "\uFFFD")),
+      claims.map((claim) => String(claim.reason).toWellFormed().replaceAll("\0", "\uFFFD")),
       claims.map(({ retry }) => {
         if (retry === "backoff") return null;
-        return typeof retry === "string" ? retry : interval(retry.afterMs);
+        return typeof retry === "string" ? retry : interval("afterMs", retry.afterMs);
       }),
     ]);
   }
 
   /** Gives a claim back without using up a try: to sleep, to wait for a signal, or because the worker stops. */
-  defer(
+  async defer(
     claim: Claim,
     until: { delayMs?: number | "forever"; at?: Date; signal?: string } = {},
   ): Promise<"waiting" | "lost"> {
     const { delayMs = 0, at, signal } = until;
-    const delay = delayMs === "forever" ? "infinity" : interval(delayMs);
+    checkClaim(claim);
+    checkDate("at", at);
+    checkName("A signal's name", signal);
+    const delay = delayMs === "forever" ? "infinity" : interval("delayMs", delayMs);
     return this.#call("defer", [claim.scope, claim.key, String(claim.attempt), delay, at?.toISOString(), signal]);
   }
 
-  cancel(task: TaskIdentity, options: { reason?: string; actor?: string } = {}): Promise<{ outcome: string }> {
+  async cancel(task: TaskIdentity, options: { reason?: string; actor?: string } = {}): Promise<{ outcome: string }> {
+    checkIdentity(task.scope, task.key);
     return this.#call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
   }
 
-  saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
+  async saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
+    for (const step of steps) checkStep(step);
     return this.#call("step_save_many", [
       ...claimColumns(steps),
       steps.map((step) => step.name),
@@ -185,44 +216,56 @@ export class Verbs {
     ]);
   }
 
-  resolveStep(
+  async resolveStep(
     task: TaskIdentity,
     step: { name: string; decision: "done" | "not done"; value?: string; actor?: string },
   ): Promise<{ outcome: "resolved" | "missing" }> {
+    checkIdentity(task.scope, task.key);
+    checkName("A step's name", step.name);
+    checkValue("A step's value", step.value);
+    if (!["done", "not done"].includes(step.decision)) {
+      throw new OncewardError("value_invalid", 'A decision is "done" or "not done".');
+    }
     return this.#call("step_resolve", [task.scope, task.key, step.name, step.decision, step.value, step.actor]);
   }
 
-  signal(
+  async signal(
     task: TaskIdentity,
     signal: { name: string; value?: string; fingerprint?: string; actor?: string },
   ): Promise<{ outcome: "sent" | "duplicate" | "late" | "missing" } | { outcome: "conflict"; expected: string }> {
     const { name, value, fingerprint, actor } = signal;
+    checkIdentity(task.scope, task.key);
+    checkName("A signal's name", name ?? "");
+    checkValue("A signal's value", value);
     return this.#call("signal", [task.scope, task.key, name, value, fingerprint, actor]);
   }
 
-  signals(task: TaskIdentity): Promise<Record<string, ToldSignal>> {
+  async signals(task: TaskIdentity): Promise<Record<string, ToldSignal>> {
+    checkIdentity(task.scope, task.key);
     return this.#call("signals", [task.scope, task.key]);
   }
 
   /** True for whoever takes this effect key first; false ever after. */
-  once(key: string, options: { scope?: string; cause?: TaskIdentity | undefined } = {}): Promise<boolean> {
+  async once(key: string, options: { scope?: string; cause?: TaskIdentity | undefined } = {}): Promise<boolean> {
     const { scope = "effect", cause } = options;
     checkIdentity(scope, key);
     return this.#call("once", [key, scope, causeOf(cause)]);
   }
 
   /** Whether a state of an object may be applied; called in the transaction that applies it. */
-  newer(state: Newer): Promise<{ verdict: "apply" | "stale" | "tie"; revision: number; cause: string | null }> {
+  async newer(state: Newer): Promise<{ verdict: "apply" | "stale" | "tie"; revision: number; cause: string | null }> {
     const { scope, key, version, final = false, revision, cause } = state;
     checkIdentity(scope, key);
+    checkInteger("revision", revision);
     const since = revision === undefined ? null : String(revision);
     return this.#call("newer", [scope, key, version, String(final), since, causeOf(cause)]);
   }
 
-  move(move: Move): Promise<Moved> {
+  async move(move: Move): Promise<Moved> {
     const { machine, subject, from, to, initial, version, cause, timers, timer, restart = false } = move;
+    checkInteger("version", version);
     const expected = version === undefined ? null : String(version);
-    const delayed = timers?.map(({ move, after, delayMs }) => ({ move, after, delay: interval(delayMs) }));
+    const delayed = timers?.map(({ move, after, delayMs }) => ({ move, after, delay: interval("delayMs", delayMs) }));
     return this.#call("move", [
       ...[machine, subject, move.move, from, to, initial, expected, causeOf(cause)],
       ...[delayed && JSON.stringify(delayed), timer, String(restart)],
@@ -238,11 +281,12 @@ export class Verbs {
     return this.#call("machine_state", [machine, subject]);
   }
 
-  replay(
+  async replay(
     tasks: readonly TaskIdentity[],
     options: { again?: boolean; actor?: string; reason?: string } = {},
   ): Promise<Array<{ outcome: "replayed" | "replayed again" | "done" | "running" | "pruned" | "missing" }>> {
     const { again = false, actor, reason } = options;
+    for (const task of tasks) checkIdentity(task.scope, task.key);
     return this.#call("replay_many", [
       tasks.map((task) => task.scope),
       tasks.map((task) => task.key),
@@ -254,9 +298,10 @@ export class Verbs {
 
   async prune(options: PruneOptions = {}): Promise<{ payloads: number; keys: number }> {
     const { payloadsOlderThanMs = 90 * day, keysOlderThanMs = 400 * day, lane, max = 1000, override = false } = options;
+    checkInteger("max", max, 1);
     const answer = await this.#call<{ payloads: number; keys: number } | { code: ErrorCode }>("prune", [
-      interval(payloadsOlderThanMs),
-      interval(keysOlderThanMs),
+      interval("payloadsOlderThanMs", payloadsOlderThanMs),
+      interval("keysOlderThanMs", keysOlderThanMs),
       lane,
       String(max),
       String(override),
@@ -272,11 +317,13 @@ export class Verbs {
   }
 
   /** All that the ledger knows of one task but its payload; null where it knows none. */
-  look(task: TaskIdentity): Promise<Record<string, unknown> | null> {
+  async look(task: TaskIdentity): Promise<Record<string, unknown> | null> {
+    checkIdentity(task.scope, task.key);
     return this.#call("look", [task.scope, task.key]);
   }
 
   async payload(task: TaskIdentity): Promise<string | Uint8Array | null> {
+    checkIdentity(task.scope, task.key);
     const answer = await this.#call<{ body?: string; bytes?: string } | null>("payload", [task.scope, task.key]);
     if (answer === null) return null;
     return answer.body ?? Buffer.from(answer.bytes ?? "", "base64");
@@ -287,11 +334,14 @@ export class Verbs {
   }
 
   /** Tells the workers that listen to look for due work of these lanes now. */
-  wake(lanes: readonly string[]): Promise<number> {
+  async wake(lanes: readonly string[]): Promise<number> {
+    checkLanes(lanes);
     return this.#call("wake", [lanes]);
   }
 
-  hello(worker: string, lanes: readonly string[]): Promise<"hello"> {
+  async hello(worker: string, lanes: readonly string[]): Promise<"hello"> {
+    checkName("A worker's name", worker);
+    checkLanes(lanes);
     return this.#call("hello", [worker, lanes]);
   }
 
@@ -304,7 +354,13 @@ export class Verbs {
     const params: Param[] = [];
     const places = args.map((arg) => {
       if (arg === null || arg === undefined) return "null";
-      if (typeof arg === "string") return `$${params.push(arg)}::text`;
+      if (!Array.isArray(arg)) {
+        checkStorable(`An argument of ${verb}`, arg as string);
+        return `$${params.push(arg as string)}::text`;
+      }
+      for (const one of arg as Texts) {
+        if (one !== null && !(one instanceof Uint8Array)) checkStorable(`An argument of ${verb}`, one);
+      }
       // Through text, where a driver would otherwise try its own way with arrays.
       return encode ? `$${params.push(encode(arg))}::text[]` : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
     });
@@ -353,7 +409,12 @@ export interface LedgerStats {
   readonly parked: readonly { readonly scope: string; readonly state: string; readonly count: number }[];
 }
 
+function checkLanes(lanes: readonly string[]): void {
+  for (const lane of lanes) checkIdentity(lane, "any");
+}
+
 function claimColumns(claims: readonly Claim[]): [string[], string[], string[]] {
+  for (const claim of claims) checkClaim(claim);
   return [
     claims.map((claim) => claim.scope),
     claims.map((claim) => claim.key),
@@ -376,7 +437,7 @@ function rareOptions(task: NewTask): string | null {
   const bytes = body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
   const options = {
     bytes,
-    delay: delayMs ? interval(delayMs) : undefined,
+    delay: delayMs ? interval("delayMs", delayMs) : undefined,
     due_at: dueAt?.toISOString(),
     priority: priority || undefined,
     serial,
@@ -391,10 +452,14 @@ function rareOptions(task: NewTask): string | null {
 function limitsText(limits: Readonly<Record<string, LaneLimit>>): string {
   return JSON.stringify(
     Object.fromEntries(
-      Object.entries(limits).map(([lane, { max, running, rate }]) => [
-        lane,
-        { max, running, rate: rate?.limit, per: rate && interval(rate.perMs) },
-      ]),
+      Object.entries(limits).map(([lane, { max, running, rate }]) => {
+        checkInteger("max", max);
+        checkInteger("running", running);
+        if (rate && !(rate.limit > 0 && Number.isFinite(rate.limit))) {
+          throw new OncewardError("value_invalid", "The limit of a rate is a number above 0.");
+        }
+        return [lane, { max, running, rate: rate?.limit, per: rate && interval("perMs", rate.perMs, 1) }];
+      }),
     ),
   );
 }
