@@ -1,6 +1,6 @@
 /** What Onceward wants to reach, and whether this run says that it does. */
 import { ours } from "./plan.ts";
-import { ratio, summarise, type Results, type SectionResult } from "./results.ts";
+import { ratio, ratioAcross, summarise, type Results, type SectionResult } from "./results.ts";
 import { variants, type VariantName } from "./variants/index.ts";
 import type { Variant } from "./variant.ts";
 
@@ -38,7 +38,7 @@ export function checkGoals(results: Results): Goal[] {
       best(receive, (one) => one.kind === "naive"),
     ),
     least("(a) known events at least 1.5 times as fast as new ones", 1.5, {
-      value: quotient(section("receive-64-again"), receive),
+      value: ratioAcross(section("receive-64-again"), receive, ours),
     }),
     least(
       "(b) at least 8 times the best peer on Postgres",
@@ -64,7 +64,7 @@ export function checkGoals(results: Results): Goal[] {
         `(e) ${workload}: with ${largest.toLocaleString("en")} finished at least 0.9 of what it is with none`,
         0.9,
         {
-          value: quotient(section(`held-${largest}-${workload}`), section(`held-0-${workload}`)),
+          value: ratioAcross(section(`held-${largest}-${workload}`), section(`held-0-${workload}`), ours),
         },
       ),
     ),
@@ -109,9 +109,4 @@ function best(section: SectionResult | undefined, which: (variant: Variant) => b
 
 function value(section: SectionResult | undefined): number | undefined {
   return section && summarise(section, ours)?.value;
-}
-
-function quotient(above: SectionResult | undefined, below: SectionResult | undefined): number | undefined {
-  const [a, b] = [value(above), value(below)];
-  return a !== undefined && b !== undefined && above !== below ? a / b : undefined;
 }

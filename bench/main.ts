@@ -34,8 +34,9 @@ const folder = mkdtempSync(join(tmpdir(), "onceward-bench-"));
 const known = new Set<string>();
 try {
   const plan = chosen(makePlan(flags.full ? "full" : flags.quick ? "quick" : "default"));
+  const groups = Map.groupBy(plan.sections, (section) => section.group);
   const sections: SectionResult[] = [];
-  for (const section of plan.sections) sections.push(await measure(section, plan));
+  for (const group of groups.values()) sections.push(...(await measure(group, plan)));
   const results: Results = {
     at: new Date().toISOString().slice(0, 10),
     extent: plan.extent,
@@ -65,19 +66,21 @@ function chosen(plan: Plan): Plan {
   return { ...plan, sections };
 }
 
-/** All variants in turn, and that several times. */
-async function measure(section: Section, plan: Plan): Promise<SectionResult> {
-  const rounds: Partial<Record<VariantName, Measured[]>> = {};
-  console.error(`\n${section.title}`);
+/** All variants of all these sections in turn, and that several times. */
+async function measure(group: readonly Section[], plan: Plan): Promise<SectionResult[]> {
+  const results = group.map((section) => ({ ...section, rounds: {} as Record<string, Measured[]> }));
   for (let round = 1; round <= plan.rounds; round++) {
-    for (const name of section.variants) {
-      const failed = rounds[name]?.find((one) => one.failure);
-      const measured = failed ?? (await measureOne(section, name, plan));
-      (rounds[name] ??= []).push(measured);
-      console.error(`  ${round}  ${variants[name].title.padEnd(42)} ${said(section, measured)}`);
+    for (const { rounds, ...section } of results) {
+      console.error(`\n${section.title}, round ${round} of ${plan.rounds}`);
+      for (const name of section.variants) {
+        const failed = rounds[name]?.find((one) => one.failure);
+        const measured = failed ?? (await measureOne(section, name, plan));
+        (rounds[name] ??= []).push(measured);
+        console.error(`  ${variants[name].title.padEnd(42)} ${said(section, measured)}`);
+      }
     }
   }
-  return { ...section, rounds };
+  return results;
 }
 
 async function measureOne(section: Section, name: VariantName, { seconds }: Plan): Promise<Measured> {

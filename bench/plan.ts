@@ -8,6 +8,8 @@ export type Extent = "quick" | "default" | "full";
 export interface Section {
   readonly id: string;
   readonly title: string;
+  /** Sections that are compared with each other take turns as their variants do. */
+  readonly group: string;
   readonly workload: Workload;
   readonly options: Pick<Cell, "connections" | "duplicates">;
   readonly seed?: { readonly finished: number; readonly waiting: number };
@@ -93,6 +95,7 @@ export function makePlan(extent: Extent): Plan {
     ...(["receive", "jobs"] as const).map((workload) => ({
       ...section(workload, `(f) Embedded: ${workload}, 64 callers`, able(workload, "pglite")),
       id: `embedded-${workload}`,
+      group: "embedded",
       options: { connections: 64 },
       reference: "embeddedNaive" as const,
     })),
@@ -112,6 +115,7 @@ export function makePlan(extent: Extent): Plan {
 function section(workload: Workload, title: string, list: readonly VariantName[]): Section {
   return {
     id: workload,
+    group: workload,
     title,
     workload,
     options: {},
@@ -134,6 +138,7 @@ function receive(
       list,
     ),
     id: `receive-${connections}${duplicates ? "-again" : ""}`,
+    group: `receive-${connections}`,
     options,
     reference: duplicates ? ours : "http",
   };
@@ -145,6 +150,7 @@ function seeded(seed: { finished: number; waiting: number }): Section[] {
   return (["receive", "jobs", "drain"] as const).map((workload) => ({
     ...section(workload, `(e) ${workload}, in a ledger that holds ${held}`, [ours]),
     id: `held-${label}-${workload}`,
+    group: `held-${workload}`,
     seed,
   }));
 }

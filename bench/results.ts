@@ -75,3 +75,17 @@ export function ratio(
   const summary = summarise({ ...section, reference: other }, name);
   return summary && !Number.isNaN(summary.ratio) ? summary.ratio : undefined;
 }
+
+/** One variant in a section divided by itself in another section of the same group. */
+export function ratioAcross(
+  above: SectionResult | undefined,
+  below: SectionResult | undefined,
+  name: VariantName,
+): number | undefined {
+  if (!above || !below || above.id === below.id) return undefined;
+  const rounds = above.rounds[name]?.flatMap((round, i) => {
+    const [a, b] = [figure(above, round), figure(below, below.rounds[name]?.[i])];
+    return a !== undefined && b !== undefined ? [a / b] : [];
+  });
+  return rounds && rounds.length > 0 ? median(rounds) : undefined;
+}

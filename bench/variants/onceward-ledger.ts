@@ -1,9 +1,8 @@
 /** The ledger alone, driven as the worker drives it: what the library's own code above it costs is not in here. */
-import { Ledger } from "../../src/ledger/ledger.ts";
-import { migrate } from "../../src/ledger/migrate.ts";
+import type { Ledger } from "../../src/ledger/ledger.ts";
 import type { ClaimedTask } from "../../src/ledger/task.ts";
 import type { Database } from "../../src/database/database.ts";
-import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
+import type { PgClient } from "../../src/database/pg.ts";
 import { insertOrder, orderTable, withClient } from "../database.ts";
 import type { StripeEvent } from "../event.ts";
 import type { Running, Setup, Variant } from "../variant.ts";
@@ -23,21 +22,32 @@ export const ledger: Variant = {
   backlog: 30_000,
   notes:
     "record, complete and step_save shared by concurrent callers; in `handle`, row and completion commit together.",
+  load,
   async prepare({ database }) {
     await withClient(database, (client) => client.query(orderTable));
+    const { pgDatabase, migrate } = await load();
     const db = pgDatabase(database, { max: 1 });
     await migrate(db);
     await db.close();
   },
   seed: seedLedger,
   async open(setup) {
-    return drive(pgDatabase(setup.database, { max: CONNECTIONS }), setup);
+    const { pgDatabase, Ledger } = await load();
+    const database = pgDatabase(setup.database, { max: CONNECTIONS });
+    return drive(new Ledger(database), database, setup);
   },
 };
 
-/** The same for any database adapter. */
-export function drive(database: Database, setup: Setup): Running {
-  const own = new Ledger(database);
+async function load() {
+  const [{ pgDatabase }, { Ledger }, { migrate }] = await Promise.all([
+    import("../../src/database/pg.ts"),
+    import("../../src/ledger/ledger.ts"),
+    import("../../src/ledger/migrate.ts"),
+  ]);
+  return { pgDatabase, Ledger, migrate };
+}
+
+function drive(own: Ledger, database: Database, setup: Setup): Running {
   const scope = setup.mode === "receive" ? EVENTS : JOBS;
   const run = runner(own, setup);
   const stop = new AbortController();
