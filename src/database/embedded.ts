@@ -10,21 +10,12 @@ import { resolve } from "node:path";
 import { OncewardError } from "../errors.ts";
 import type { Database } from "./database.ts";
 import { loadPglite } from "./driver.ts";
+import { asPgClient, parsersOfPg } from "./embedded-client.ts";
 import { dataFolder } from "./embedded-folder.ts";
 import { keepUp } from "./embedded-upkeep.ts";
 import { type FolderLock, lockFolder } from "./folder-lock.ts";
+import type { PgClient } from "./pg.ts";
 import { pgliteDatabase } from "./pglite.ts";
-
-/** What handlers get as `tx`: a transaction of PGlite. */
-export interface EmbeddedTransaction {
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows its rows, as with PGlite itself
-  query<R = Record<string, unknown>>(
-    text: string,
-    params?: unknown[],
-  ): Promise<{ rows: R[]; affectedRows?: number }>;
-  /** Several statements, without parameters. */
-  exec(script: string): Promise<unknown>;
-}
 
 export interface EmbeddedOptions {
   /** Where it lives. Default ./.onceward/db. */
@@ -33,14 +24,18 @@ export interface EmbeddedOptions {
   readonly log?: (line: string) => void;
 }
 
-/** Opens on first use. A folder that another process has open is refused with `database_locked`. */
+/**
+ * Opens on first use. Handlers get as `tx` what answers as a client of `pg` does, so that they can move to a server
+ * as they are. A folder that another process has open is refused with
+ * `database_locked`.
+ */
 export function embeddedDatabase({
   folder = "./.onceward/db",
   log = console.error,
-}: EmbeddedOptions = {}): Database<EmbeddedTransaction> {
+}: EmbeddedOptions = {}): Database<PgClient> {
   let opening: Promise<Open> | undefined;
   let closed = false;
-  const opened = async (): Promise<Database<EmbeddedTransaction>> => {
+  const opened = async (): Promise<Database<PgClient>> => {
     if (closed) throw new OncewardError("database_unavailable", "The embedded database has been closed.");
     opening ??= open(folder, log).catch((error: unknown) => {
       opening = undefined; // What was in the way may be gone at the next try.
@@ -66,7 +61,7 @@ export function embeddedDatabase({
 const LOG_SIZE = ["-c", "max_wal_size=128MB", "-c", "min_wal_size=32MB"];
 
 interface Open {
-  readonly database: Database<EmbeddedTransaction>;
+  readonly database: Database<PgClient>;
   close(): Promise<void>;
 }
 
@@ -79,6 +74,7 @@ async function open(folder: string, log: (line: string) => void): Promise<Open> 
     const dataDir = await dataFolder(root, { shownAs: folder, log });
     const db = await PGlite.create({
       dataDir,
+      parsers: parsersOfPg,
       // Older versions have no list to add to.
       ...(PGlite.defaultStartParams && { startParams: [...PGlite.defaultStartParams, ...LOG_SIZE] }),
     }).catch((error: unknown) => {
@@ -89,8 +85,12 @@ async function open(folder: string, log: (line: string) => void): Promise<Open> 
       );
     });
     const stopUpkeep = keepUp(db);
+    const database = pgliteDatabase(db);
     return {
-      database: pgliteDatabase(db),
+      database: {
+        ...database,
+        transaction: (work) => database.transaction((tx, ledger) => work(asPgClient(tx), ledger)),
+      },
       async close() {
         stopUpkeep();
         await db.close();

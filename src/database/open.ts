@@ -3,12 +3,20 @@ import { OncewardError } from "../errors.ts";
 import type { Database } from "./database.ts";
 import { driverDatabase } from "./driver-database.ts";
 import { embeddedDatabase } from "./embedded.ts";
-import { pgDatabase } from "./pg.ts";
+import { type PgClient, pgDatabase, type PgPool } from "./pg.ts";
+import type { PGliteLike } from "./pglite.ts";
+import type { PostgresJs } from "./postgres-js.ts";
+
+/** Everything that has transactions of its own kind and can be opened; `Tx` is that kind. */
+export type DatabaseInput<Tx> = Database<Tx> | PgPool<Tx> | PostgresJs<Tx> | PGliteLike<Tx>;
 
 /**
  * Nothing: the embedded Postgres in ./.onceward/db. A connection URL, a `pg.Pool`, a `sql` of postgres.js or a
  * PGlite instance: through that driver. A Database, as every adapter makes one, is returned as it is.
  */
+export function openDatabase(input?: string): Database<PgClient>;
+export function openDatabase<Tx>(input: DatabaseInput<Tx>): Database<Tx>;
+export function openDatabase(input?: unknown): Database;
 export function openDatabase(input?: unknown): Database {
   if (input === undefined) return embeddedDatabase();
   if (typeof input === "string") return pgDatabase(checkUrl(input));

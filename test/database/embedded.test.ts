@@ -7,7 +7,10 @@ import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { PGlite } from "@electric-sql/pglite";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { embeddedDatabase, type EmbeddedTransaction } from "../../src/database/embedded.ts";
+import type { Database } from "../../src/database/database.ts";
+import { embeddedDatabase } from "../../src/database/embedded.ts";
+import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
+import { freshDatabase } from "../support/postgres.ts";
 import { upkeep } from "../../src/database/embedded-upkeep.ts";
 import { databaseSuite, type Opened } from "./suite.ts";
 
@@ -84,7 +87,7 @@ describe("the embedded database", () => {
     await shared.close();
     rmSync(parent, { recursive: true });
   });
-  databaseSuite("it", { server: false, listens: true }, async (): Promise<Opened<EmbeddedTransaction>> => ({
+  databaseSuite("it", { server: false, listens: true }, async (): Promise<Opened<PgClient>> => ({
     database: { ...shared, close: async () => {} },
     run: (tx, statement) => tx.query(statement),
     end: async () => {},
@@ -113,6 +116,52 @@ describe("the embedded database", () => {
     await database.close();
     expect(statSync(folder).mode & 0o077).toBe(0);
     expect(readdirSync(folder)).toContain(".gitignore");
+  });
+
+  it("answers to handlers as pg does", async () => {
+    const statements: [string, unknown[]?][] = [
+      [
+        "create table same (id int primary key, big bigint, at timestamptz, day date, doc jsonb, raw bytea, list text[], n numeric)",
+      ],
+      ["insert into same (id) values (1), (2); insert into same (id) values (3)"],
+      [
+        "update same set big = $1, at = $2, day = $3, doc = $4, raw = $5, list = $6, n = $7 where id < 3",
+        [
+          "9007199254740993",
+          new Date("2026-11-16T10:00:00.123Z"),
+          "2026-11-16",
+          { a: [1, "x"] },
+          Buffer.from([0, 255]),
+          ["a", null, '"'],
+          "1.50",
+        ],
+      ],
+      ["select * from same order by id"],
+      ["select * from same where id = $1", [99]],
+      ["insert into same (id) values ($1) on conflict do nothing returning id", [1]],
+      ["insert into same (id) values ($1) on conflict do nothing returning id", [4]],
+      ["select count(*), sum(id), true as yes, 1.5::float8 as float, now() is not null as now from same"],
+      ["delete from same where id = $1", [4]],
+      ["drop table same"],
+    ];
+    const answers = (database: Database<PgClient>): Promise<unknown> =>
+      database.transaction(async (tx) => {
+        const all: unknown[] = [];
+        for (const [text, values] of statements) {
+          const answer = await tx.query(text, values);
+          const { rows, rowCount, command } = Array.isArray(answer) ? answer.at(-1) : answer;
+          all.push({ rows, rowCount, command });
+        }
+        return all;
+      });
+    const fresh = await freshDatabase();
+    const server = pgDatabase(fresh.url);
+    try {
+      expect(await answers(shared)).toEqual(await answers(server));
+    } finally {
+      await server.close();
+      await fresh.drop();
+    }
   });
 
   it("says database_nested for a statement beside its open transaction", async () => {

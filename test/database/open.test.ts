@@ -1,9 +1,11 @@
-import { PGlite } from "@electric-sql/pglite";
+import { PGlite, type Transaction } from "@electric-sql/pglite";
 import { drizzle } from "drizzle-orm/pglite";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
-import { describe, expect, it } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
+import type { Database } from "../../src/database/database.ts";
+import type { PgClient } from "../../src/database/pg.ts";
 import { openDatabase } from "../../src/database/open.ts";
 
 // Nothing here connects: adapters do so on first use.
@@ -22,6 +24,20 @@ describe("openDatabase", () => {
     ["a PGlite instance", pglite, "pglite"],
   ])("takes %s", (_, input, name) => {
     expect(openDatabase(input).name).toBe(name);
+  });
+
+  it("knows the type of each one's transactions", () => {
+    // The compiler checks these.
+    const opened: [
+      Database<PgClient>,
+      Database<pg.PoolClient>,
+      Database<postgres.TransactionSql>,
+      Database<Transaction>,
+    ] = [openDatabase(process.env["NOT_SET"]), openDatabase(pool), openDatabase(sql), openDatabase(pglite)];
+    expectTypeOf(openDatabase(pool)).toEqualTypeOf<Database<pg.PoolClient>>();
+    expectTypeOf(openDatabase(sql)).toEqualTypeOf<Database<postgres.TransactionSql>>();
+    expectTypeOf(openDatabase(pglite)).toEqualTypeOf<Database<Transaction>>();
+    expect(opened.map((database) => database.name)).toEqual(["embedded", "pg", "postgres.js", "pglite"]);
   });
 
   it("returns a Database as it is", () => {
