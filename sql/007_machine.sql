@@ -29,7 +29,7 @@ begin
   select * into m from onceward.machine k
   where k.name = move.machine and k.subject = move.subject for no key update;
   if not found then
-    if not initial = any (from_states) or timer is not null or move.version::integer <> 0 then
+    if (initial = any (from_states)) is not true or timer is not null or move.version::integer <> 0 then
       return jsonb_build_object('outcome', 'refused', 'state', initial, 'version', 0);
     end if;
     insert into onceward.machine (name, subject, state, version, since)
@@ -38,16 +38,16 @@ begin
     select * into strict m from onceward.machine k
     where k.name = move.machine and k.subject = move.subject for no key update;
   end if;
-  if not m.state = any (from_states) or m.version <> coalesce(move.version::integer, m.version)
+  if (m.state = any (from_states)) is not true or m.version <> coalesce(move.version::integer, m.version)
     or (timer is not null and not timer = any (m.timers)) then
     return jsonb_build_object('outcome', 'refused', 'state', m.state, 'version', m.version);
   end if;
-  -- After a pause of the workers several are due at once: they fire in the order of their times. One that
-  -- failed and waits for its next try holds up nobody.
+  -- After a pause of the workers several are due at once: they fire in the order of their times. Those that
+  -- were early have stepped back for a second, hence the two; one that failed waits longer, and holds up nobody.
   if timer is not null and exists (
     select from unnest(m.timers[:array_position(m.timers, timer) - 1]) as e(key)
     join onceward.task t on t.scope = in_scope and t.key = e.key
-    where t.state = 'running' or t.due_at <= onceward.now()
+    where t.state = 'running' or t.due_at <= onceward.now() + interval '2 seconds'
   ) then
     return jsonb_build_object('outcome', 'early', 'state', m.state, 'version', m.version);
   end if;

@@ -1,5 +1,4 @@
-import type { EnqueueOptions, Job } from "../job/job.ts";
-import type { TaskIdentity } from "../ledger/task.ts";
+import type { Enqueued, EnqueueOptions, Job } from "../job/job.ts";
 
 /**
  * A subject's states and the moves between them.
@@ -76,9 +75,4 @@ export interface Moving<Data = undefined, Tx = unknown, State extends string = s
   enqueue<Input>(job: Job<Input>, input: NoInfer<Input>, options?: EnqueueOptions): Promise<Enqueued>;
   /** True for whoever takes this effect key first; false ever after. */
   once(effectKey: string): Promise<boolean>;
-}
-
-/** What became of something that was enqueued. */
-export interface Enqueued extends TaskIdentity {
-  readonly outcome: "recorded" | "duplicate" | "conflict";
 }

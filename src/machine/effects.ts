@@ -1,7 +1,7 @@
 import { OncewardError } from "../errors.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { Verbs } from "../ledger/verbs.ts";
-import type { Enqueued, Moving } from "./definition.ts";
+import type { Moving } from "./definition.ts";
 
 /** What can be done inside a transaction besides writing rows: jobs and effect keys that commit with it. */
 export interface Effects extends Pick<Moving, "enqueue" | "once"> {
@@ -30,8 +30,8 @@ export function effectsWithin(verbs: Verbs, cause: TaskIdentity | undefined): Ef
       const task = await job.task(input, { ...options, cause });
       checkOpen();
       const [recorded] = await verbs.record([task]);
-      const outcome = outcomeOf(recorded?.outcome);
-      if (outcome === "recorded" && !task.delayMs && !task.dueAt) due.add(task.scope);
+      if (recorded?.outcome === "recorded" && !task.delayMs && !task.dueAt) due.add(task.scope);
+      const outcome = recorded?.outcome === "duplicate" ? "duplicate" : "enqueued";
       return { outcome, scope: task.scope, key: task.key };
     },
     async once(effectKey) {
@@ -39,8 +39,4 @@ export function effectsWithin(verbs: Verbs, cause: TaskIdentity | undefined): Ef
       return verbs.once(effectKey, { cause });
     },
   };
-}
-
-function outcomeOf(recorded: string | undefined): Enqueued["outcome"] {
-  return recorded === "duplicate" || recorded === "conflict" ? recorded : "recorded";
 }

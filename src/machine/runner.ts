@@ -6,14 +6,14 @@ import type { MachineState, Moved as MovedVerb } from "../ledger/verbs.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { checkSubject, readDefinition, type Timer } from "./check.ts";
-import type { MachineDefinition, Moving } from "./definition.ts";
+import type { MachineDefinition } from "./definition.ts";
 import { effectsWithin } from "./effects.ts";
 import type { Machine, Moved, MoveOptions, PastMove, Standing } from "./machine.ts";
 
 /** As the rest of the code sees it: which names belong together was a matter of types. */
 export type AnyDefinition<Tx> = MachineDefinition<string, Record<string, unknown>, Tx>;
 
-/** Somebody fires before us: look again after so long. */
+/** Another timer comes first: look again after so long. The move in sql/007_machine.sql counts on it. */
 const earlyPauseMs = 1_000;
 
 interface ToMove<Tx> {
@@ -56,6 +56,8 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
         .catch(() => undefined);
       throw error;
     });
+    // The word goes out when the transaction commits, and not at all if it does not.
+    if (moved.due.size > 0) await this.#engine.ledger.within(queryable).wake([...moved.due]);
     return moved.answer as Moved<string>;
   }
 
@@ -118,11 +120,12 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     queryable: Queryable,
     { subject, move, options, timer }: ToMove<Tx>,
   ): Promise<{ answer: MovedVerb; due: ReadonlySet<string> }> {
-    const definition = Object.hasOwn(this.#definition.moves, move) ? this.#definition.moves[move] : undefined;
+    const { initial, moves } = this.#definition;
+    const definition = Object.hasOwn(moves, move) ? moves[move] : undefined;
     if (!definition) {
       throw new OncewardError(
         "handler_missing",
-        `The machine ${this.name} has no move of this name; is a newer version running beside this one?`,
+        `The machine ${this.name} has no move of this name. Does a newer version run beside this one?`,
       );
     }
     const { from, to, restart, run } = definition;
@@ -130,24 +133,23 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     const verbs = this.#engine.ledger.within(queryable);
     const effects = effectsWithin(verbs, cause);
     const answer = await verbs.move({
-      ...{ machine: this.name, subject, move, from, to, initial: this.#definition.initial },
-      ...{ version, cause, timers: this.#timers.get(to), timer: timer?.key, restart },
+      machine: this.name,
+      subject,
+      move,
+      from,
+      to,
+      initial,
+      version,
+      cause,
+      timers: this.#timers.get(to),
+      timer: timer?.key,
+      restart,
     });
     if (answer.outcome === "moved" && run) {
+      const { outcome: _, ...moved } = answer;
+      const { enqueue, once } = effects;
       try {
-        const { enqueue, once } = effects;
-        const { from, state, version } = answer;
-        await run({
-          subject,
-          from,
-          state,
-          version,
-          data,
-          after: timer?.after,
-          tx,
-          enqueue,
-          once,
-        } satisfies Moving<unknown, Tx>);
+        await run({ subject, ...moved, data, after: timer?.after, tx, enqueue, once });
       } finally {
         effects.close();
       }
