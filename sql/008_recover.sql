@@ -110,6 +110,32 @@ create function onceward.look(scope text, key text) returns jsonb
     from onceward.task t where t.scope = look.scope and t.key = look.key
   $fn$;
 
+-- list: tasks by what one knows of them, the newest first, at most `max`. Every filter may be null. By time it
+-- reads only the part of the table from then; by state of what is parked or unfinished, only those.
+--   contains: in the key; reason: in the reason; before: go on after the last one of a page, by its created_at
+create function onceward.list(
+  lane text default null, state text default null, type text default null, contains text default null,
+  reason text default null, since text default null, until text default null, before text default null,
+  max text default '100'
+) returns jsonb
+  language sql stable
+  as $fn$
+    select coalesce(jsonb_agg(to_jsonb(found)), '[]') from (
+      select t.scope, t.key, t.type, t.state, t.attempt, t.tries, t.generation, t.created_at, t.due_at, t.started_at,
+        t.finished_at, t.serial, t.behind, t.cause, t.held_by, t.reason
+      from onceward.task t
+      where (list.lane is null or t.scope = list.lane or starts_with(t.scope, list.lane || '/'))
+        and (list.state is null or t.state = list.state)
+        and (list.type is null or t.type = list.type)
+        and (list.contains is null or strpos(t.key, list.contains) > 0)
+        and (list.reason is null or strpos(lower(t.reason), lower(list.reason)) > 0)
+        and (list.since is null or t.created_at >= list.since::timestamptz)
+        and (list.until is null or t.created_at < list.until::timestamptz)
+        and (list.before is null or t.created_at < list.before::timestamptz)
+      order by t.created_at desc, t.scope, t.key limit list.max::integer
+    ) found
+  $fn$;
+
 -- payload: the stored bytes of one task: {"body": text} or {"bytes": base64}, or null.
 create function onceward.payload(scope text, key text) returns jsonb
   language sql stable

@@ -6,6 +6,11 @@ export interface Config<Tx = never> {
   readonly once: Once<Tx>;
   /** Runs before the server starts, once the ledger is there: make or migrate your own tables here. */
   setup?(database: Database<Tx>): Promise<void>;
+  /**
+   * For `onceward storm`: which effects took place for objects whose id holds the tag, by kind of effect, the id of
+   * its object once for each. Served at /storm on loopback, outside of production.
+   */
+  effects?(database: Database<Tx>, tag: string): Promise<Record<string, readonly string[]>>;
 }
 
 /** Types for `onceward.config.ts`. */

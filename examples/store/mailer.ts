@@ -4,7 +4,7 @@ import { createTransport } from "nodemailer";
 import type { Mail } from "./mail.ts";
 
 const smtp = process.env["SMTP_URL"];
-const folder = "./.onceward/mail";
+export const mailFolder = "./.onceward/mail";
 
 /** By SMTP_URL; without one a mail becomes a file, named after its key, so that a second one would replace the first. */
 export async function sendMail(key: string, mail: Mail): Promise<void> {
@@ -14,8 +14,8 @@ export async function sendMail(key: string, mail: Mail): Promise<void> {
     return;
   }
   const { message: text } = await createTransport({ streamTransport: true, buffer: true }).sendMail(message);
-  await mkdir(folder, { recursive: true });
-  const file = join(folder, `${key}.eml`);
+  await mkdir(mailFolder, { recursive: true });
+  const file = join(mailFolder, `${key}.eml`);
   await writeFile(`${file}.part`, text as Buffer);
   await rename(`${file}.part`, file);
 }

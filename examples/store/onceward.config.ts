@@ -6,7 +6,8 @@ import "./credits.ts";
 import "./drip.ts";
 import "./dunning.ts";
 import "./orders.ts";
+import { effects } from "./effects.ts";
 import { once } from "./once.ts";
 import { createTables } from "./tables.ts";
 
-export default defineConfig({ once, setup: createTables });
+export default defineConfig({ once, setup: createTables, effects });

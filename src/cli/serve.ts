@@ -22,7 +22,7 @@ export async function serve(target: string | undefined, options: { port?: string
     await once.engine.ready();
     await config.setup?.(once.database);
     await once.start();
-    const server = createWebServer(once, metrics);
+    const server = createWebServer(config, metrics, settings);
     const port = await listen(server, settings);
     stopOnSignals(async () => {
       log.say("stopping");

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { checkSchema } from "../ledger/migrate.ts";
 import type { LedgerStats } from "../ledger/verbs.ts";
 import { errorName } from "../observe.ts";
-import type { Once } from "../once.ts";
+import type { Config } from "../config.ts";
 import { nodeHandler } from "../receive/node.ts";
 import { Failure } from "./fail.ts";
 import type { Metrics } from "./metrics.ts";
@@ -14,7 +14,7 @@ type Handle = (req: IncomingMessage, res: ServerResponse) => unknown;
 const freshForMs = 1_000;
 
 /** The server of `onceward serve`: every source at /webhooks/<source>, and what operators ask for. */
-export function createWebServer(once: Once<never>, metrics: Metrics): Server {
+export function createWebServer({ once, effects }: Config, metrics: Metrics, { host }: ServeSettings): Server {
   const routes = new Map<string, Handle>();
   for (const [name, source] of once.sources) routes.set(`/webhooks/${name}`, nodeHandler(source));
 
@@ -41,6 +41,23 @@ export function createWebServer(once: Once<never>, metrics: Metrics): Server {
     }
   });
 
+  if (effects && isLoopback(host) && process.env["NODE_ENV"] !== "production") {
+    routes.set("/storm", async (req, res) => {
+      const tag = new URL(req.url ?? "/", "http://localhost").searchParams.get("tag") ?? "";
+      if (!/^[a-z0-9]{4,40}$/.test(tag)) return send(res, 400, { error: { code: "tag_invalid" } });
+      try {
+        const { verbs } = once.engine.ledger;
+        // What another task brought about is no event of its own.
+        const events = (await verbs.list({ contains: tag, max: 1_000_000 })).filter(({ cause }) => cause === null);
+        const { unfinished } = await verbs.stats();
+        const moving = unfinished.reduce((sum, { due, running }) => sum + due + running, 0);
+        send(res, 200, { recorded: events.length, unfinished: moving, effects: await effects(once.database, tag) });
+      } catch (error) {
+        send(res, 503, { error: { code: errorName(error) } });
+      }
+    });
+  }
+
   return createServer((req, res) => {
     const handle = routes.get((req.url ?? "/").split("?", 1)[0] ?? "/");
     if (handle) void handle(req, res);
@@ -62,6 +79,10 @@ function unusable(error: NodeJS.ErrnoException, port: number, host: string): Err
   if (error.code === "EACCES") return new Failure(`Port ${port} may not be used by this user. Set PORT to one above 1023.`);
   if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND") return new Failure(`HOST ${host} is no address of this machine.`);
   return error;
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
 }
 
 function cached<T>(make: () => Promise<T>): () => Promise<T> {

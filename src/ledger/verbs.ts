@@ -329,6 +329,22 @@ export class Verbs {
     return answer.body ?? Buffer.from(answer.bytes ?? "", "base64");
   }
 
+  /** Tasks by what one knows of them, the newest first. */
+  list(filter: ListFilter = {}): Promise<ListedTask[]> {
+    const { lane, state, type, contains, reason, since, until, before, max = 100 } = filter;
+    return this.#call("list", [
+      lane,
+      state,
+      type,
+      contains,
+      reason,
+      since?.toISOString(),
+      until?.toISOString(),
+      before,
+      String(max),
+    ]);
+  }
+
   stats(): Promise<LedgerStats> {
     return this.#call("stats", []);
   }
@@ -378,6 +394,37 @@ export interface PruneOptions {
   readonly lane?: string;
   readonly max?: number;
   readonly override?: boolean;
+}
+
+export interface ListFilter {
+  readonly lane?: string | undefined;
+  readonly state?: TaskState | undefined;
+  readonly type?: string | undefined;
+  /** In the key. */
+  readonly contains?: string | undefined;
+  /** In the reason of a failure or of being parked. */
+  readonly reason?: string | undefined;
+  readonly since?: Date | undefined;
+  readonly until?: Date | undefined;
+  /** The `created_at` of the last task of the page before. */
+  readonly before?: string | undefined;
+  readonly max?: number | undefined;
+}
+
+export interface ListedTask extends Claim {
+  readonly type: string | null;
+  readonly state: TaskState;
+  readonly tries: number;
+  readonly generation: number;
+  readonly created_at: string;
+  readonly due_at: string | null;
+  readonly started_at: string | null;
+  readonly finished_at: string | null;
+  readonly serial: string | null;
+  readonly behind: string | null;
+  readonly cause: string | null;
+  readonly held_by: string | null;
+  readonly reason: string | null;
 }
 
 export interface MachineState {

@@ -1,0 +1,83 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { createServer } from "node:net";
+import { fileURLToPath } from "node:url";
+import { Failure } from "../fail.ts";
+
+const main = fileURLToPath(new URL("../main.js", import.meta.url));
+
+/** A server process of our own that is killed at random moments, and started again. */
+export class Victim {
+  readonly #target: string;
+  readonly #port: number;
+  #child: ChildProcess | undefined;
+  #ended = false;
+  kills = 0;
+
+  private constructor(target: string, port: number) {
+    this.#target = target;
+    this.#port = port;
+  }
+
+  static async start(target: string): Promise<Victim> {
+    const victim = new Victim(target, await freePort());
+    await victim.#spawn();
+    return victim;
+  }
+
+  get base(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** Kills it from time to time, until `stop`. */
+  async haunt(): Promise<void> {
+    while (!this.#ended) {
+      await new Promise((resolve) => setTimeout(resolve, 200 + Math.random() * 1_500));
+      if (this.#ended) return;
+      await this.#kill("SIGKILL");
+      this.kills += 1;
+      await this.#spawn();
+    }
+  }
+
+  /** No more kills from now on. */
+  spare(): void {
+    this.#ended = true;
+  }
+
+  async stop(): Promise<void> {
+    this.#ended = true;
+    await this.#kill("SIGTERM");
+  }
+
+  async #spawn(): Promise<void> {
+    const child = spawn(process.execPath, [main, "serve", this.#target, "--port", String(this.#port)], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#child = child;
+    let last = "";
+    await new Promise<void>((resolve, reject) => {
+      child.stdout.on("data", (chunk: Buffer) => chunk.includes('"ready"') && resolve());
+      child.stderr.on("data", (chunk: Buffer) => (last = chunk.toString().trim() || last));
+      child.once("exit", (code) => reject(new Failure(`The server ended with code ${code}. ${last}`)));
+    });
+  }
+
+  async #kill(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    child.removeAllListeners("exit");
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill(signal);
+    await gone;
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === "object" && address ? address.port : 0));
+    });
+  });
+}
