@@ -197,22 +197,26 @@ describe("a kill", () => {
     },
   );
 
-  it("at any moment loses nothing that was acknowledged, and no half of anything is there", async () => {
-    const folder = newFolder();
-    let acknowledged = 0;
-    for (let round = 0; round < 20; round++) {
-      const child = new Child(folder);
-      const { found } = await child.says((said) => said.found);
-      expect(found!.newest).toBeGreaterThanOrEqual(acknowledged);
-      expect(found).toMatchObject({ ids: found!.newest, rows: 2 * found!.newest });
-      const more = Math.floor(Math.random() * 40);
-      await child.says((said) => (said.found && more === 0) || said.committed === found!.newest + more);
-      await wait(Math.random() * 5);
-      await child.kill();
-      acknowledged = Math.max(found!.newest, child.lastCommitted);
-    }
-    expect(acknowledged).toBeGreaterThan(0);
-  });
+  it(
+    "at any moment loses nothing that was acknowledged, and no half of anything is there",
+    { timeout: 180_000 },
+    async () => {
+      const folder = newFolder();
+      let acknowledged = 0;
+      for (let round = 0; round < 12; round++) {
+        const child = new Child(folder);
+        const { found } = await child.says((said) => said.found);
+        expect(found!.newest).toBeGreaterThanOrEqual(acknowledged);
+        expect(found).toMatchObject({ ids: found!.newest, rows: 2 * found!.newest });
+        const more = Math.floor(Math.random() * 40);
+        await child.says((said) => (said.found && more === 0) || said.committed === found!.newest + more);
+        await wait(Math.random() * 5);
+        await child.kill();
+        acknowledged = Math.max(found!.newest, child.lastCommitted);
+      }
+      expect(acknowledged).toBeGreaterThan(0);
+    },
+  );
 
   it("while the folder was being made leaves nothing that a start takes for the database", async () => {
     const folder = newFolder();
