@@ -31,7 +31,9 @@ export class Victim {
   /** Kills it from time to time, until `stop`. */
   async haunt(): Promise<void> {
     while (!this.#ended) {
-      await new Promise((resolve) => setTimeout(resolve, 200 + Math.random() * 1_500));
+      // The first soon, so that even a short storm has one; then with time to get something done in between.
+      const pause = this.kills === 0 ? 50 + Math.random() * 200 : 200 + Math.random() * 2_000;
+      await new Promise((resolve) => setTimeout(resolve, pause));
       if (this.#ended) return;
       await this.#kill("SIGKILL");
       this.kills += 1;
