@@ -1,5 +1,7 @@
 export { createOnce, type Once, type OnceOptions } from "./once.ts";
 export { Fatal, OncewardError, type ErrorCode } from "./errors.ts";
+export type { ActionOptions, ActionOutcome, ActionTools } from "./action/action.ts";
+export type { Tool, ToolCall, ToolOptions, ToolTools } from "./action/tool.ts";
 export type { Database, Queryable } from "./database/database.ts";
 export type { PgClient as Transaction } from "./database/pg.ts";
 export type { Handler, HandlerOptions, Handling } from "./handler/handler.ts";
@@ -10,3 +12,4 @@ export type { Source } from "./source/source.ts";
 export type { Step, StepOptions, StepTools, Verdict, Waited } from "./step/step.ts";
 export type { Attempted, Observer } from "./observe.ts";
 export { defineConfig, type Config } from "./config.ts";
+export { fetchOnce, idempotencyKey, keysLast } from "./step/outside.ts";

@@ -1,3 +1,6 @@
+import type { ActionFunction, ActionOptions, ActionOutcome } from "./action/action.ts";
+import { runAction, takeAction } from "./action/run.ts";
+import { tool, type Tool, type ToolOptions } from "./action/tool.ts";
 import type { Database } from "./database/database.ts";
 import { openDatabase } from "./database/open.ts";
 import type { PgClient } from "./database/pg.ts";
@@ -9,7 +12,9 @@ import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.t
 import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
 import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
 import { attemptedOf, type Observer } from "./observe.ts";
+import type { TaskIdentity } from "./ledger/task.ts";
 import type { Source } from "./source/source.ts";
+import { sendSignal, type Signalled, type SignalOptions } from "./step/signal.ts";
 import { Engine, type EngineOptions } from "./worker/engine.ts";
 
 /** Everything of Onceward in one process, over one database. `Tx` is that database's own kind of transaction. */
@@ -43,6 +48,22 @@ export interface Once<Tx = PgClient> {
 
   /** Runs a function at the times of a cron expression, each time once across all processes. */
   schedule(name: string, options: ScheduleOptions, fn: (tools: TickTools<Tx>) => unknown): void;
+
+  /**
+   * Runs an action once for its key and returns its value: the first caller runs it, concurrent ones wait, later ones
+   * get the kept value. One that failed runs again from its last finished step.
+   */
+  run<T, Input = undefined>(key: string, fn: ActionFunction<T, Tx, Input>, options?: ActionOptions<Input>): Promise<T>;
+  /** The same, and says how it came about: done, duplicate, running or waiting. */
+  take<T, Input = undefined>(
+    key: string,
+    fn: ActionFunction<T, Tx, Input>,
+    options?: ActionOptions<Input>,
+  ): Promise<ActionOutcome<T>>;
+  /** Wraps an agent's tool: the same call in the same run has the result of the first time. */
+  tool<Args, Result>(options: ToolOptions<Args, Result, Tx>): Tool<Args, Result>;
+  /** Tells a task what it waits for with `step.waitFor(name)`. The first word counts. */
+  signal(task: TaskIdentity, name: string, value?: unknown, options?: SignalOptions): Promise<Signalled>;
 
   /** Guarded states of subjects, whose moves happen once, with their effects in the same transaction. */
   machine<State extends string, Moves>(
@@ -111,6 +132,10 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     job: ((...args: [string, never, never]) => defineJob(engine, ...args)) as unknown as Once<Tx>["job"],
     enqueue: ((...args: [never, never]) => enqueue(engine as Engine, ...args)) as unknown as Enqueue,
     schedule: (name, scheduleOptions, fn) => schedule(engine, name, scheduleOptions, fn),
+    run: (key, fn, actionOptions) => runAction(engine, key, fn, actionOptions),
+    take: (key, fn, actionOptions) => takeAction(engine, key, fn, actionOptions),
+    tool: (toolOptions) => tool(engine, toolOptions),
+    signal: (task, name, value, signalOptions) => sendSignal(engine, task, name, value, signalOptions),
     machine: (name, definition) => defineMachine(engine, name, definition),
     observe: (observer) => void observers.push(observer),
     start: () => engine.start(),
