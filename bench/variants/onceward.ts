@@ -1,6 +1,5 @@
 /** The library as its users have it: a source, a job, a worker in the same process. */
 import type { Database } from "../../src/database/database.ts";
-import type { EmbeddedTransaction } from "../../src/database/embedded.ts";
 import type { PgClient } from "../../src/database/pg.ts";
 import { insertOrder, orderTable, withClient } from "../database.ts";
 import { secret, type StripeEvent } from "../event.ts";
@@ -27,7 +26,7 @@ export const onceward: Variant = {
   async seed(database, rows) {
     await seedLedger(database, rows);
   },
-  open: (setup) => library<PgClient>(setup, setup.database),
+  open: (setup) => library(setup, setup.database),
 };
 
 export const embedded: Variant = {
@@ -47,7 +46,7 @@ export const embedded: Variant = {
   async open(setup) {
     const { embeddedDatabase } = await load();
     const database = embeddedDatabase({ folder: setup.database, log: () => undefined });
-    return library<EmbeddedTransaction>(setup, database);
+    return library(setup, database);
   },
 };
 
@@ -61,24 +60,16 @@ async function load() {
   return { createOnce, nodeHandler, stripe, embeddedDatabase };
 }
 
-/** What handlers use of a transaction of either kind. */
-interface Transaction {
-  query(text: string, values: unknown[]): Promise<unknown>;
-}
-
-async function migrated<Tx>(database: string | Database<Tx>): Promise<void> {
+async function migrated(database: string | Database<PgClient>): Promise<void> {
   const { createOnce } = await load();
-  const once = createOnce<Tx>({ database });
+  const once = createOnce({ database });
   await once.engine.ready();
   await once.stop();
 }
 
-async function library<Tx extends Transaction>(
-  setup: Setup,
-  database: string | Database<Tx>,
-): Promise<Running> {
+async function library(setup: Setup, database: string | Database<PgClient>): Promise<Running> {
   const { createOnce, nodeHandler, stripe } = await load();
-  const once = createOnce<Tx>({ database, concurrency: CONCURRENCY });
+  const once = createOnce({ database, concurrency: CONCURRENCY });
   const { mode, started, finished } = setup;
   const job = once.job("bench", async ({ input, step }: { input: StripeEvent; step: Steps }) => {
     started(input.id);
