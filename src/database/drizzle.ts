@@ -2,6 +2,8 @@
 import { bridge, CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database } from "./database.ts";
 import { driverDatabase } from "./driver-database.ts";
+import { commitMayLie } from "./postgres-js.ts";
+import { isPostgresJs } from "./postgres-js-query.ts";
 import { asQueryable } from "./queryable.ts";
 
 /** A Drizzle database of Postgres, as far as we use it; `Tx` is what its `transaction` hands out. */
@@ -19,12 +21,14 @@ export function drizzleDatabase<Tx>(
   db: Drizzle<Tx>,
   { connectionTimeoutMs = CONNECTION_TIMEOUT_MS }: DrizzleOptions = {},
 ): Database<Tx> {
-  const driver = driverDatabase("$client" in db ? db.$client : undefined, connectionTimeoutMs);
+  const client = "$client" in db ? db.$client : undefined;
+  const driver = driverDatabase(client, connectionTimeoutMs);
   return {
     ...bridge<Tx>({
       name: "drizzle",
       outside: driver ?? asQueryable(db),
       begin: (work) => db.transaction(work, { isolationLevel: "read committed" }),
+      confirmsCommit: isPostgresJs(client) && commitMayLie(client),
       // With one session there is nothing to wait for but the transactions before this one.
       connectionTimeoutMs: driver?.single ? undefined : connectionTimeoutMs,
     }),
