@@ -39,6 +39,17 @@ describeOnEach("serial groups", (bench) => {
     }
   });
 
+  it("keep the order of a batch", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    const keys = ["3", "1", "2"];
+    await ledger.verbs.record(group(scope, keys));
+    for (const key of keys) {
+      expect(keysOf(await claimDue(ledger, scope))).toEqual([key]);
+      await ledger.complete({ scope, key, attempt: 1 });
+    }
+  });
+
   it("are held to it too where a task is claimed by name, or as it is recorded", async () => {
     const { ledger } = bench();
     const scope = freshLane();
