@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { sqlStateOf } from "../database/failure.ts";
-import type { Queryable } from "../database/database.ts";
+import type { Database, Queryable } from "../database/database.ts";
 import { OncewardError } from "../errors.ts";
 import { checkSchemaName, defaultSchema, quoteIdentifier } from "./schema.ts";
 import { migrations, type Migration } from "./sql.ts";
@@ -26,9 +26,15 @@ export async function migrate(database: Queryable, options: MigrateOptions = {})
   checkApplied(before, schema);
   const missing = migrations.filter((migration) => !before.some((one) => one.version === migration.version));
   if (missing.length === 0) return { applied: [] };
-  await database.query(migrationSql({ schema }));
+  await inReadCommitted(database, (queryable) => queryable.query(migrationSql({ schema })));
   checkApplied(await appliedMigrations(database, schema), schema);
   return { applied: missing.map((migration) => migration.version) };
+}
+
+/** Whoever waited for another one's migration has to see it then, which a snapshot from before does not. */
+async function inReadCommitted(database: Queryable, work: (queryable: Queryable) => Promise<unknown>): Promise<void> {
+  if ("transaction" in database) await (database as Database).transaction((_, queryable) => work(queryable));
+  else await work(database);
 }
 
 /** Refuses to work on a schema that is missing, older than this code, or changed by newer code in a way it cannot know. */

@@ -1,0 +1,223 @@
+import { describe, expect, it } from "vitest";
+import { pgDatabase } from "../../src/database/pg.ts";
+import { OncewardError } from "../../src/errors.ts";
+import { coalesce } from "../../src/ledger/coalesce.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
+import { needs, startPostgres } from "../support/postgres.ts";
+import { describeOnServer, freshLane } from "./support.ts";
+
+/** A flush that the test ends itself, batch by batch. */
+function manual(): {
+  flush: (items: readonly string[]) => Promise<readonly string[]>;
+  batches: (readonly string[])[];
+  end(error?: unknown): void;
+  begun(n: number): Promise<void>;
+} {
+  const batches: (readonly string[])[] = [];
+  const open: { items: readonly string[]; resolve: (a: readonly string[]) => void; reject: (e: unknown) => void }[] = [];
+  let tell = (): void => {};
+  return {
+    batches,
+    flush: (items) => {
+      batches.push(items);
+      tell();
+      return new Promise((resolve, reject) => open.push({ items, resolve, reject }));
+    },
+    end(error) {
+      const one = open.shift();
+      if (error === undefined) one?.resolve(one.items.map((item) => item.toUpperCase()));
+      else one?.reject(error);
+    },
+    async begun(n) {
+      while (batches.length < n) await new Promise<void>((resolve) => (tell = resolve));
+    },
+  };
+}
+
+describe("concurrent calls", () => {
+  it("that start together share one flush, each with its own answer", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush);
+    const answers = Promise.all(["a", "b", "c"].map(call));
+    await begun(1);
+    end();
+    expect(await answers).toEqual(["A", "B", "C"]);
+    expect(batches).toEqual([["a", "b", "c"]]);
+  });
+
+  it("that arrive during a flush go out together with the next, and no two flushes overlap", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush);
+    const first = call("a");
+    await begun(1);
+    const later = Promise.all(["b", "c", "d"].map(call));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(batches).toEqual([["a"]]); // They wait for it.
+    end();
+    expect(await first).toBe("A");
+    await begun(2);
+    end();
+    expect(await later).toEqual(["B", "C", "D"]);
+    expect(batches).toEqual([["a"], ["b", "c", "d"]]);
+  });
+
+  it("go out alone when they come alone", async () => {
+    const batches: (readonly string[])[] = [];
+    const call = coalesce(async (items: readonly string[]) => {
+      batches.push(items);
+      return items;
+    });
+    for (const item of ["a", "b", "c"]) expect(await call(item)).toBe(item);
+    expect(batches).toEqual([["a"], ["b"], ["c"]]);
+  });
+
+  it("go out in bounded batches, in the order they came", async () => {
+    const sizes: number[] = [];
+    const numbers = Array.from({ length: 250 }, (_, i) => i);
+    const run = (options?: { max: number }): Promise<number[]> => {
+      sizes.length = 0;
+      const call = coalesce(async (items: readonly number[]) => {
+        sizes.push(items.length);
+        return items.map((item) => item * 2);
+      }, options);
+      return Promise.all(numbers.map(call));
+    };
+    expect(await run()).toEqual(numbers.map((n) => n * 2));
+    expect(sizes).toEqual([100, 100, 50]);
+    await run({ max: 120 });
+    expect(sizes).toEqual([120, 120, 10]);
+  });
+
+  it("are not failed by one bad row among them: each is tried for itself", async () => {
+    const batches: (readonly string[])[] = [];
+    const call = coalesce(async (items: readonly string[]) => {
+      batches.push(items);
+      if (items.includes("bad")) throw new Error("violates a constraint");
+      return items;
+    });
+    const settled = await Promise.allSettled(["a", "bad", "b"].map(call));
+    expect(settled).toMatchObject([
+      { value: "a" },
+      { reason: { message: "violates a constraint" } },
+      { value: "b" },
+    ]);
+    expect(batches).toEqual([["a", "bad", "b"], ["a"], ["bad"], ["b"]]);
+    expect(await call("again")).toBe("again");
+  });
+
+  it("are all rejected when the database is away, once, and go on when it is back", async () => {
+    let away = true;
+    let flushes = 0;
+    const error = new OncewardError("database_unavailable", "away");
+    const call = coalesce(async (items: readonly string[]) => {
+      flushes++;
+      if (away) throw error;
+      return items;
+    });
+    const settled = await Promise.allSettled(["a", "b", "c"].map(call));
+    for (const one of settled) expect(one).toEqual({ status: "rejected", reason: error });
+    expect(flushes).toBe(1); // Not once more for each of them: it is away for all.
+    away = false;
+    expect(await call("d")).toBe("d");
+  });
+
+  it("survive a flush that throws before it returns a promise", async () => {
+    let broken = true;
+    const call = coalesce((items: readonly string[]) => {
+      if (broken) throw new OncewardError("database_unavailable", "thrown");
+      return Promise.resolve(items);
+    });
+    await expect(call("a")).rejects.toMatchObject({ code: "database_unavailable" });
+    broken = false;
+    expect(await call("b")).toBe("b");
+  });
+});
+
+describeOnServer("newest", "a ledger under many callers", (bench) => {
+  it("needs a few statements for hundreds of calls", async () => {
+    const { database } = bench();
+    let statements = 0;
+    const counted = {
+      ...database,
+      query: (...args: Parameters<typeof database.query>) => {
+        statements++;
+        return database.query(...args);
+      },
+    };
+    const ledger = new Ledger(counted);
+    const scope = freshLane();
+    const keys = Array.from({ length: 300 }, (_, i) => `${i}`);
+    const recorded = await Promise.all(keys.map((key) => ledger.recordAndClaim({ scope, key, body: key })));
+    expect(recorded).toEqual(keys.map(() => ({ outcome: "claimed", attempt: 1 })));
+    expect(statements).toBeLessThanOrEqual(4);
+    statements = 0;
+    const done = await Promise.all(keys.map((key) => ledger.complete({ scope, key, attempt: 1, result: key })));
+    expect(done).toEqual(keys.map(() => "done"));
+    expect(statements).toBeLessThanOrEqual(4);
+    for (const key of ["0", "150", "299"]) expect(await ledger.verbs.look({ scope, key })).toMatchObject({ result: key });
+  });
+
+  it("answers each caller for itself: new, known, in conflict, lost", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    await ledger.record({ scope, key: "known", fingerprint: "a" });
+    const answers = await Promise.all([
+      ledger.record({ scope, key: "new" }),
+      ledger.record({ scope, key: "known", fingerprint: "b" }),
+      ledger.record({ scope, key: "known", fingerprint: "a" }),
+      ledger.complete({ scope, key: "known", attempt: 9 }),
+    ]);
+    expect(answers.map((one) => (typeof one === "string" ? one : one.outcome))).toEqual([
+      "recorded",
+      "conflict",
+      "duplicate",
+      "lost",
+    ]);
+  });
+
+  it("fails only the caller whose row the database refuses", async () => {
+    const { ledger, database } = bench();
+    const scope = freshLane();
+    // Somebody deleted a task by hand and left its payload.
+    await database.query("insert into onceward.payload (scope, key, body) values ($1::text, 'orphan', 'x')", [scope]);
+    const [orphan, a, b] = await Promise.allSettled([
+      ledger.record({ scope, key: "orphan" }),
+      ledger.record({ scope, key: "a" }),
+      ledger.record({ scope, key: "b" }),
+    ]);
+    expect([orphan?.status, a?.status, b?.status]).toEqual(["rejected", "fulfilled", "fulfilled"]);
+    expect(await ledger.verbs.look({ scope, key: "orphan" })).toBe(null);
+  });
+});
+
+describe("a ledger whose database goes away", () => {
+  it("rejects everybody with a typed error, and goes on when it is back", async (context) => {
+    await needs.postgres(context);
+    const server = await startPostgres({ settings: { fsync: "on" } });
+    const database = pgDatabase(server.url);
+    try {
+      await migrate(database);
+      const ledger = new Ledger(database);
+      await ledger.record({ scope: "s", key: "before" });
+      await server.kill();
+      const away = await Promise.allSettled([
+        ledger.record({ scope: "s", key: "a" }),
+        ledger.recordAndClaim({ scope: "s", key: "b" }),
+        ledger.complete({ scope: "s", key: "c", attempt: 1 }),
+        ledger.fail({ scope: "s", key: "c", attempt: 1, reason: "x", retry: "never" }),
+        ledger.renew({ scope: "s", key: "c", attempt: 1 }),
+        ledger.saveStep({ scope: "s", key: "c", attempt: 1, name: "n", state: "done" }),
+      ]);
+      for (const one of away) {
+        expect(one).toMatchObject({ status: "rejected", reason: { code: "database_unavailable", status: 503 } });
+      }
+      await server.restart();
+      expect(await ledger.record({ scope: "s", key: "before" })).toMatchObject({ outcome: "duplicate" });
+      expect(await ledger.record({ scope: "s", key: "a" })).toEqual({ outcome: "recorded" });
+    } finally {
+      await database.close();
+      await server.stop();
+    }
+  });
+});
