@@ -27,6 +27,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const started = new Map<string, Promise<PostgresServer>>();
   const desk = createServer(async (request, response) => {
     const which = request.url === "/oldest" ? "oldest" : "newest";
+    // Asked seldom: a connection kept for the next question may be closed just as that is sent.
+    response.setHeader("connection", "close");
     if (!started.has(which)) started.set(which, start(which));
     try {
       response.end((await started.get(which)!).url);
