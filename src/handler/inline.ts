@@ -5,6 +5,7 @@ import type { Engine } from "../worker/engine.ts";
 import type { Lane, Ran } from "../worker/lane.ts";
 import { outcomeOfState, type Outcome } from "./outcome.ts";
 import { Room } from "./room.ts";
+import { timely } from "./timely.ts";
 
 /** How soon, in ms, to look again at what another process runs: most handlers take less than a second. */
 const firstPauseMs = 25;
@@ -56,7 +57,7 @@ export class Inline {
     let left = !entered;
     try {
       // Without a place it is recorded all the same: safe first, and run when there is one.
-      const recorded = await (entered ? ledger.recordAndClaim(task) : ledger.record(task));
+      const recorded = await timely(entered ? ledger.recordAndClaim(task) : ledger.record(task));
       if (recorded.outcome === "claimed") {
         left = true;
         return await this.#run(recorded.task ?? freshlyClaimed(task, recorded.attempt), onClaimed);
@@ -120,20 +121,24 @@ export class Inline {
     const forget = (): void => {
       if (this.#running.get(name) === running) this.#running.delete(name);
     };
-    const settled = await running;
-    if (settled.outcome === "failed") setTimeout(forget, failureHoldsMs).unref();
-    else forget();
-    return settled;
+    let failed = false;
+    try {
+      const settled = await running;
+      failed = settled.outcome === "failed";
+      return settled;
+    } finally {
+      if (failed) setTimeout(forget, failureHoldsMs).unref();
+      else forget();
+    }
   }
 }
 
 function settledOf(ran: Ran): Settled {
   if (ran.outcome === "done") return { outcome: "done", result: ran.result };
-  if (ran.outcome === "failed") return { outcome: "failed" };
-  // The database went away, and the ledger could not be told; or another attempt has it.
-  if (ran.outcome === "lost" && ran.error instanceof OncewardError && ran.error.status === 503)
-    throw ran.error;
-  return { outcome: "busy" };
+  // The database went away under the handler, or before the ledger could be told: not the handler's fault.
+  if ("error" in ran && ran.error instanceof OncewardError && ran.error.status === 503) throw ran.error;
+  // Lost: another attempt has it.
+  return { outcome: ran.outcome === "failed" ? "failed" : "busy" };
 }
 
 async function within(running: Promise<Settled>, ms: number): Promise<Settled> {

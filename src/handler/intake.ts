@@ -9,6 +9,7 @@ import type { Registered, Registry } from "./registry.ts";
 import { handedOn, type EventRunner } from "./run.ts";
 import { conflictScope, eventScope, handlerScope } from "./scope.ts";
 import { serialOf } from "./serial.ts";
+import { timely } from "./timely.ts";
 
 export interface IntakeParts<Tx> {
   readonly engine: Engine<Tx>;
@@ -94,7 +95,7 @@ export class Intake<Tx> {
   }
 
   async #queued(task: NewTask): Promise<Outcome> {
-    return queuedOutcome(await this.#parts.engine.worker.offer(task));
+    return queuedOutcome(await timely(this.#parts.engine.worker.offer(task)));
   }
 
   async #inline(

@@ -30,7 +30,7 @@ export function outcomeOfState(state: TaskState): Outcome | undefined {
 }
 
 /** What counts among several handlers of one event: what the sender should still do something about. */
-const weight: Readonly<Partial<Record<Outcome, number>>> = { failed: 3, busy: 2, done: 1 };
+const weight: Readonly<Partial<Record<Outcome, number>>> = { failed: 4, busy: 3, parked: 2, done: 1 };
 
 export function gravest(outcomes: readonly Outcome[]): Outcome {
   return outcomes.reduce((worst, one) => ((weight[one] ?? 0) > (weight[worst] ?? 0) ? one : worst));
