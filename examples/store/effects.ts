@@ -12,6 +12,7 @@ export async function effects(database: Database<Transaction>, tag: string): Pro
   return {
     orders: await ids("session_id", "orders"),
     credits: await ids("invoice_id", "credits"),
+    access: await ids("customer || ' ' || status", "access"),
     mails: await mailedOrders(tag),
   };
 }
