@@ -160,6 +160,7 @@ export function engineOn(
   if (listen === false) delete (watch.database as { listen?: unknown }).listen;
   const history = new History();
   const errors: unknown[] = [];
+  let closed: Promise<void> | undefined;
   const engine = new Engine(watch.database, {
     onRan: history.onRan,
     onError: (error) => errors.push(error),
@@ -171,9 +172,9 @@ export function engineOn(
     history,
     watch,
     errors,
-    async close() {
-      await engine.stop({ graceMs: 0 });
-      await own?.close();
+    close() {
+      closed ??= engine.stop({ graceMs: 0 }).then(() => own?.close());
+      return closed;
     },
   };
 }
