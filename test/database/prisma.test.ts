@@ -1,61 +1,18 @@
-/** The client is generated here, into a folder of its own: it depends on the schema, so no package holds it. */
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
 import { PrismaPg } from "@prisma/adapter-pg";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type PrismaLike, prismaDatabase } from "../../src/database/prisma.ts";
+import { prismaDatabase } from "../../src/database/prisma.ts";
 import { describeWith } from "../support/postgres.ts";
+import { type GeneratedPrisma, generatePrisma, type PrismaTx } from "../support/prisma.ts";
 import { databaseSuite, type Opened } from "./suite.ts";
 
-const schema = `
-generator client {
-  provider = "prisma-client"
-  output   = "./generated"
-}
-datasource db {
-  provider = "postgresql"
-}
-model Thing {
-  id String @id
-  @@map("thing")
-}
-`;
-
-/** The part of the generated types that is used here. */
-interface Tx {
-  readonly thing: { create(options: { data: { id: string } }): Promise<unknown> };
-  $executeRawUnsafe(statement: string): Promise<number>;
-}
-interface Client extends PrismaLike<Tx> {
-  $disconnect(): Promise<void>;
-}
-
 describe("Prisma", () => {
-  let folder: string;
-  let PrismaClient: new (options: { adapter: PrismaPg }) => Client;
+  let PrismaClient: GeneratedPrisma["PrismaClient"];
+  let remove: () => void;
+  beforeAll(async () => ({ PrismaClient, remove } = await generatePrisma()));
+  afterAll(() => remove?.());
 
-  beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), "onceward-prisma-"));
-    symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
-    writeFileSync(join(folder, "schema.prisma"), schema);
-    execFileSync(
-      process.execPath,
-      [resolve("node_modules/prisma/build/index.js"), "generate", "--schema", join(folder, "schema.prisma")],
-      {
-        cwd: folder,
-        // It would download an engine that generating does not need.
-        env: { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: "/bin/true", CHECKPOINT_DISABLE: "1" },
-        stdio: "pipe",
-      },
-    );
-    ({ PrismaClient } = await import(join(folder, "generated", "client.ts")));
-  });
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-  databaseSuite("Prisma", { listens: false }, async ({ url, max, ...options }): Promise<Opened<Tx>> => {
+  databaseSuite("Prisma", { listens: false }, async ({ url, max, ...options }): Promise<Opened<PrismaTx>> => {
     const connectionTimeoutMillis = options.connectionTimeoutMs ?? 5_000;
     const adapter = new PrismaPg({ connectionString: url, max, connectionTimeoutMillis });
     const prisma = new PrismaClient({ adapter });
@@ -69,7 +26,7 @@ describe("Prisma", () => {
   databaseSuite(
     "Prisma with its pool",
     { listens: false },
-    async ({ url, max, ...options }): Promise<Opened<Tx>> => {
+    async ({ url, max, ...options }): Promise<Opened<PrismaTx>> => {
       const pool = new pg.Pool({ connectionString: url, max });
       const prisma = new PrismaClient({ adapter: new PrismaPg(pool) });
       return {
