@@ -36,6 +36,8 @@ export interface Cell {
   readonly connections?: number;
   /** Deliver known events again instead of new ones. */
   readonly duplicates?: boolean;
+  /** A folder for the CPU profile of the cell. */
+  readonly profile?: string;
   /** Only to prepare: what the ledger holds already. */
   readonly seed?: { readonly finished: number; readonly waiting: number };
 }
@@ -50,7 +52,7 @@ export interface Measured {
   readonly loadCpuUs?: number;
   /** From opening the variant, on tables that exist, until it could take work. */
   readonly startMs?: number;
-  /** The most memory that the process held. */
+  /** The most memory that the process held, beyond what it held before the variant was loaded. */
   readonly rssMb?: number;
   /** Why there is no figure. */
   readonly failure?: string;
@@ -60,8 +62,11 @@ export interface Measured {
 const PATIENCE_MS = 120_000;
 
 export async function runCell(cell: Cell): Promise<Measured> {
+  const { workload, variant, profile } = cell;
+  const name = `${workload}-${variant}.cpuprofile`;
   const child = fork(new URL(import.meta.url), [JSON.stringify(cell)], {
     stdio: ["ignore", "ignore", "pipe", "ipc"],
+    execArgv: profile ? ["--cpu-prof", `--cpu-prof-dir=${profile}`, `--cpu-prof-name=${name}`] : [],
   });
   let complaint = "";
   child
@@ -69,7 +74,7 @@ export async function runCell(cell: Cell): Promise<Measured> {
     .on("data", (text: string) => (complaint = (complaint + text).slice(-2000)));
   let measured: Measured | undefined;
   child.on("message", (message) => (measured = message as Measured));
-  const patience = cell.workload === "prepare" ? 20 * PATIENCE_MS : PATIENCE_MS;
+  const patience = workload === "prepare" ? 20 * PATIENCE_MS : PATIENCE_MS;
   const timer = setTimeout(() => child.kill("SIGKILL"), patience);
   await once(child, "close");
   clearTimeout(timer);
@@ -85,13 +90,14 @@ async function prepare(variant: Variant, cell: Cell): Promise<Measured> {
 
 async function main(cell: Cell): Promise<void> {
   process.once("disconnect", () => process.exit(1)); // Whoever asked has ended.
-  countStatements();
   const variant: Variant = variants[cell.variant];
+  countStatements(variant.store);
+  const bare = process.memoryUsage().rss / 2 ** 20;
   await variant.load?.();
   const measured = await (cell.workload === "prepare"
     ? prepare(variant, cell)
     : workloads[cell.workload](variant, cell));
-  const rssMb = process.resourceUsage().maxRSS / 1024;
+  const rssMb = process.resourceUsage().maxRSS / 1024 - bare;
   process.send!({ ...measured, rssMb } satisfies Measured, () => process.exit());
 }
 

@@ -5,6 +5,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import pg from "pg";
+import type { Variant } from "./variant.ts";
 
 export interface Costs {
   /** Statements to Postgres or commands to Redis. */
@@ -22,12 +23,13 @@ const TICK_US = 10_000;
 
 let statements = 0;
 
-/** Counts what every copy of `pg` (ours and the library's own) and ioredis sends from now on. */
-export function countStatements(): void {
+/** Counts what every copy of `pg` (ours and the library's own) sends from now on, and with Redis ioredis too. */
+export function countStatements(store: Variant["store"]): void {
   const root = createRequire(new URL("../package.json", import.meta.url));
   const here = createRequire(import.meta.url);
   const drivers = new Set([here("pg"), root("pg")] as (typeof pg)[]);
   for (const driver of drivers) count(driver.Client.prototype, "query");
+  if (store !== "redis") return;
   count((here("ioredis") as { Redis: { prototype: object } }).Redis.prototype, "sendCommand");
 }
 

@@ -38,7 +38,7 @@ const WARM = 3_000;
 
 /** Starts a generator, waits until its requests are ready, and returns what starts the clock. */
 export async function prepareLoad(load: Load): Promise<() => Promise<Loaded>> {
-  const child = fork(new URL(import.meta.url), { serialization: "advanced" });
+  const child = fork(new URL(import.meta.url), { serialization: "advanced", execArgv: [] });
   child.send(load);
   await answer();
   return async () => {

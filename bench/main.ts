@@ -1,12 +1,14 @@
 /**
  * npm run bench [-- --quick | --full] [--sections jobs,drain] [--variants ledger,pgBoss] [--out folder]
+ * [--profile folder]
  * Measures, and writes benchmarks.json, benchmarks.md and benchmarks.svg, by default into docs/.
  */
-import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, mkdirSync, writeFileSync } from "node:fs";
 import { arch, cpus, release, tmpdir, totalmem } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { keep } from "../test/support/postgres-keeper.ts";
 import { runCell, type Cell, type Measured } from "./cell.ts";
 import { chart } from "./chart.ts";
 import { withClient } from "./database.ts";
@@ -24,13 +26,16 @@ const { values: flags } = parseArgs({
     full: { type: "boolean", default: false },
     sections: { type: "string" },
     variants: { type: "string" },
+    profile: { type: "string" },
     out: { type: "string", default: fileURLToPath(new URL("../docs", import.meta.url)) },
   },
 });
 
 const postgres = await startStore();
 const redis = await startRedis();
+/** Of embedded databases; it goes with us, however we end. */
 const folder = mkdtempSync(join(tmpdir(), "onceward-bench-"));
+const keeper = keep(folder);
 const known = new Set<string>();
 try {
   const plan = chosen(makePlan(flags.full ? "full" : flags.quick ? "quick" : "default"));
@@ -51,7 +56,7 @@ try {
   writeFileSync(join(flags.out, "benchmarks.svg"), chart(results));
   console.log(report(results));
 } finally {
-  rmSync(folder, { recursive: true, force: true });
+  await keeper.end();
   await redis?.stop();
   await postgres.stop();
 }
@@ -115,6 +120,7 @@ async function cellOf(section: Section, name: VariantName, seconds: number): Pro
     seconds,
     ...section.options,
     ...(storePid && { storePid }),
+    ...(flags.profile && { profile: resolve(flags.profile) }),
     ...(section.seed && { seed: section.seed }),
   };
 }

@@ -151,7 +151,7 @@ function weights({ footprints, sections }: Results): string {
     ];
   });
   return table(
-    ["", "version", "installed, MB without driver", "import, ms", "start, ms", "memory at most, MB"],
+    ["", "version", "installed, MB without driver", "import, ms", "start, ms", "memory added, MB"],
     rows,
   );
 }
