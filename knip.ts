@@ -19,6 +19,9 @@ export default {
     ...offered,
     "scripts/*.mjs",
     "test/support/reporter-sample*.ts",
+    // Programs that tests start as processes of their own.
+    "test/**/*child*.ts",
+    "test/**/{die,three-steps,flood}.ts",
     "examples/**/*.ts",
     "bench/**/*.{ts,mjs}",
   ],

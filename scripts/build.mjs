@@ -1,15 +1,20 @@
 /** Builds dist/ from sql/ and src/. Begins with an empty dist/, so that what was renamed leaves nothing behind. */
 import { spawnSync } from "node:child_process";
-import { rmSync } from "node:fs";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const dist = join(root, "dist");
 
 run(join(root, "scripts/compile-sql.mjs"));
-rmSync(join(root, "dist"), { recursive: true, force: true });
+// The data folder of the embedded database takes seconds to make and changes only with PGlite's version.
+for (const name of existsSync(dist) ? readdirSync(dist) : []) {
+  if (name !== "embedded") rmSync(join(dist, name), { recursive: true, force: true });
+}
 run(tsc(), "-p", "tsconfig.build.json");
+run(join(root, "scripts/prepare-embedded.mjs"));
 
 function run(...args) {
   const { status, error } = spawnSync(process.execPath, args, { cwd: root, stdio: "inherit" });

@@ -2,7 +2,7 @@ import type { ActionFunction, ActionOptions, ActionOutcome } from "./action/acti
 import { runAction, takeAction } from "./action/run.ts";
 import { tool, type Tool, type ToolOptions } from "./action/tool.ts";
 import type { Database } from "./database/database.ts";
-import { openDatabase } from "./database/open.ts";
+import { type DatabaseInput, openDatabase } from "./database/open.ts";
 import type { PgClient } from "./database/pg.ts";
 import { connectSource, type ConnectedSource, type SourceOptions } from "./handler/source.ts";
 import { defineJob } from "./job/define.ts";
@@ -85,14 +85,8 @@ export interface OnceOptions<Tx> extends EngineOptions {
    * A URL (postgres://…), a pg.Pool, a `sql` of postgres.js, a PGlite instance, or what drizzleDatabase,
    * kyselyDatabase or prismaDatabase returns. Left out: an embedded Postgres in ./.onceward/db.
    */
-  readonly database?: Database<Tx> | TransactionOf<Tx> | string | undefined;
+  readonly database?: DatabaseInput<Tx> | string | undefined;
 }
-
-/** A pool or client of a driver, as far as it tells what its transactions are. */
-type TransactionOf<Tx> =
-  | { connect(): Promise<Tx> }
-  | { begin(work: (tx: Tx) => Promise<unknown>): unknown }
-  | { transaction(work: (tx: Tx) => Promise<unknown>): unknown };
 
 /** The beginning of everything: one for a process. */
 export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<Tx> {

@@ -4,7 +4,7 @@
  * is in its name. Brotli and not gzip: Postgres has its catalogue three times, and only a large window sees that
  * (1.5 MB instead of 4.5).
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -31,6 +31,8 @@ export async function writeArchive(folder: string): Promise<string> {
   const pglite = installedPglite();
   if (!pglite) throw new Error("@electric-sql/pglite is not installed");
   const file = join(folder, pglite.archive);
+  if (existsSync(file)) return file;
+  rmSync(folder, { recursive: true, force: true }); // those of other versions
   mkdirSync(folder, { recursive: true });
   writeFileSync(file, await makeArchive({ quality: 9 }));
   return file;
