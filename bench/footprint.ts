@@ -30,19 +30,22 @@ export function footprintOf(name: string): Footprint {
 
 /** Of the package that this repository makes, as npm would publish it. */
 export function ownFootprint(): Footprint {
-  const own = manifest(root);
+  const { version, exports } = manifest(root);
   const packed = execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], {
     cwd: root,
     encoding: "utf8",
     stdio: ["ignore", "pipe", "ignore"],
   });
-  const { unpackedSize } = (JSON.parse(packed) as { unpackedSize: number }[])[0]!;
+  const { files } = (JSON.parse(packed) as { files: { path: string; size: number }[] }[])[0]!;
+  // The prepared data folder of the embedded database is not looked at by who has a server.
+  const own = files.filter(({ path }) => !path.startsWith("dist/embedded/"));
+  const total = own.reduce((sum, file) => sum + file.size, 0);
   const dependencies = [...closure(root)].filter((folder) => folder !== root);
-  const entry = join(root, own.exports?.["."]?.default ?? "dist/once.js");
+  const entry = join(root, exports?.["."]?.default ?? "dist/once.js");
   return {
-    version: own.version,
+    version,
     ...(existsSync(entry) && { importMs: importMs(pathToFileURL(entry).href) }),
-    installMb: (unpackedSize + dependencies.reduce((sum, one) => sum + size(one), 0)) / 1e6,
+    installMb: dependencies.reduce((sum, one) => sum + size(one), total) / 1e6,
   };
 }
 
