@@ -119,12 +119,26 @@ function laneOfJob<Tx>(
     deadlineMs: deadline === undefined ? undefined : milliseconds(deadline),
     async run(task, run) {
       const input = await readInput(name, task, options.input);
-      return runSteps(engine, task, run, (step) => fn({ input, step, ...toolsOf(engine, task, run) }));
+      return runSteps(engine, task, run, (step) => fn(toolsOf(engine, task, run, { input, step })));
     },
   };
 }
 
-/** What every job's function is given besides its input and its steps. */
-export function toolsOf(engine: Engine, task: ClaimedTask, run: Run): Omit<JobTools, "input" | "step"> {
-  return { key: task.key, attempt: task.attempt, signal: run.signal, enqueue: enqueuer(engine, task) };
+/** What a job's function is given, besides what is `given` here. */
+export function toolsOf<Given>(
+  engine: Engine,
+  task: ClaimedTask,
+  run: Run,
+  given: Given,
+): Given & Omit<JobTools, "input" | "step"> {
+  return {
+    ...given,
+    key: task.key,
+    attempt: task.attempt,
+    enqueue: enqueuer(engine, task),
+    // Made when somebody looks at it.
+    get signal() {
+      return run.signal;
+    },
+  };
 }

@@ -86,7 +86,7 @@ export function schedule<Tx>(
   };
 
   const runTick = (task: ClaimedTask, run: Run, tick: Date): Promise<Finish> =>
-    runSteps(engine, task, run, (step) => fn({ tick, step, ...toolsOf(engine, task, run) }));
+    runSteps(engine, task, run, (step) => fn(toolsOf(engine, task, run, { tick, step })));
 
   engine.addLane(lane);
 }

@@ -272,6 +272,16 @@ describeWith("newest", "a job", (database) => {
       expect(starts.at(-1)! - starts[0]!).toBeGreaterThan(1_000);
     });
 
+    it("the rate, and no more: the next start does not wait for a poll", async () => {
+      const one = make({ pollMs: 600_000 });
+      const job = defineJob(one.engine, "rate-2", { rate: { limit: 2, per: "100 ms" } }, () => undefined);
+      await one.engine.start();
+      await Promise.all(Array.from({ length: 9 }, (_, i) => enqueue(one.engine, job, i)));
+      await one.history.ended(9);
+      // It looks when the rate allows it, and not all the time.
+      expect(one.watch.count("claim_due")).toBeLessThan(40);
+    });
+
     it("the order of a serial group", async () => {
       const one = make();
       const order: number[] = [];
