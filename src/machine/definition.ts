@@ -1,4 +1,5 @@
 import type { Enqueued, EnqueueOptions, Job } from "../job/job.ts";
+import type { TaskIdentity } from "../ledger/task.ts";
 
 /**
  * A subject's states and the moves between them.
@@ -69,6 +70,8 @@ export interface Moving<Data = undefined, Tx = unknown, State extends string = s
   readonly data: Data;
   /** Where a timer makes the move: its duration as it was declared, such as "3 days". */
   readonly after: string | undefined;
+  /** The task that brings the move about, where that is known: to hand on to further moves. */
+  readonly cause: TaskIdentity | undefined;
   /** Your database's own kind of transaction. */
   readonly tx: Tx;
   /** Has a job run after the commit. */

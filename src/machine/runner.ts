@@ -149,7 +149,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
       const { outcome: _, ...moved } = answer;
       const { enqueue, once } = effects;
       try {
-        await run({ subject, ...moved, data, after: timer?.after, tx, enqueue, once });
+        await run({ subject, ...moved, data, after: timer?.after, cause, tx, enqueue, once });
       } finally {
         effects.close();
       }
