@@ -35,7 +35,7 @@ create function onceward.record_many(
 ) returns jsonb
   language plpgsql volatile
   -- The joins here are of a batch with itself; hashing it beats comparing each with each.
-  set jit = off set enable_nestloop = off set enable_seqscan = off
+  set jit = off set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off
   as $fn$
 declare
   at timestamptz := onceward.now();
@@ -104,7 +104,7 @@ create function onceward.record_answers(
   scopes text[], keys text[], bodies text[], fingerprints text[], options text[],
   fresh bigint[], lease text, worker text
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   answers jsonb;

@@ -15,7 +15,7 @@ create function onceward.steps(scope text, key text) returns jsonb
 -- passed on as it is, since every jsonb on the way would copy the payload again.
 create function onceward.take(in_scope text, in_keys text[], lapsed text[], lease interval, worker text)
   returns text[]
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   at timestamptz := onceward.now();
@@ -76,7 +76,7 @@ create function onceward.group_lock(scope text, serial text) returns bigint
 -- The caller has locked the task's row. The group is locked until commit; who does not get it leaves
 -- the task as it is, since somebody is claiming or finishing in that group this very moment.
 create function onceward.admit(t onceward.task) returns boolean
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   ahead text;
@@ -114,7 +114,8 @@ $fn$;
 -- that a claim which is just stepping aside is either seen here or sees that the way is free. A row that
 -- somebody holds is passed by: whoever cancels it waits for this very lock, and then releases the next.
 create function onceward.release(in_scope text, in_serial text) returns void
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+  set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   room integer; -- how many may start; null: one after another
@@ -130,13 +131,13 @@ begin
   end if;
   update onceward.task w set behind = null, due_at = onceward.now()
   from (
-    select n.key, n.behind from onceward.task n
+    select n.scope, n.key, n.behind from onceward.task n
     where n.scope = in_scope and n.serial = in_serial and n.due_at is not null
       and (n.slots is null or n.behind is not null)
     order by n.created_at, n.key limit greatest(coalesce(room, 1), 0)
     for no key update skip locked
   ) next
-  where w.scope = in_scope and w.key = next.key and next.behind is not null;
+  where w.scope = next.scope and w.key = next.key and next.behind is not null;
 end
 $fn$;
 
@@ -147,7 +148,7 @@ $fn$;
 create function onceward.claim(
   scope text, key text, lease text default '60 seconds', worker text default null, early text default 'false'
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   t onceward.task;
@@ -192,7 +193,7 @@ create function onceward.claim_due(
   lanes text[], max text default '10', lease text default '60 seconds', worker text default null,
   after text default null, limits text default null
 ) returns json
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   scopes_a_call constant integer := 200; -- bounds one call's time (about 20 µs a scope without work)
@@ -299,7 +300,7 @@ $fn$;
 create function onceward.claim_scope(
   in_scope text, n integer, lease interval, worker text, at timestamptz, out tasks text[], out more boolean
 )
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   p smallint := 32767;
@@ -368,7 +369,7 @@ end
 $fn$;
 
 create function onceward.next_due(in_scope text, at timestamptz) returns timestamptz
-  language plpgsql stable set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+  language plpgsql stable set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   p smallint := 32767;
@@ -395,7 +396,7 @@ $fn$;
 -- How many tasks of a lane may start now, at most n. A lane with limits across workers is claimed by one
 -- at a time (until its commit); the others pass by.
 create function onceward.allowance(lane text, limits text, n integer, taken integer) returns integer
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   rule jsonb := limits::jsonb -> lane;
@@ -461,7 +462,7 @@ $fn$;
 --   ["renewed" | "lost", …]
 create function onceward.renew_many(scopes text[], keys text[], attempts text[], lease text default '60 seconds')
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   answers jsonb;

@@ -22,7 +22,7 @@ $fn$;
 -- Called inside the handler's transaction as its last statement, it commits with the handler's rows.
 create function onceward.complete_many(scopes text[], keys text[], attempts text[], results text[] default null)
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   done bigint[];
@@ -74,7 +74,7 @@ create function onceward.complete(scope text, key text, attempt text, result tex
 create function onceward.fail_many(scopes text[], keys text[], attempts text[], reasons text[],
     retries text[] default null)
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   states jsonb;
@@ -140,7 +140,7 @@ create function onceward.answers(fingerprint text, waiting text) returns boolean
 create function onceward.defer(
   scope text, key text, attempt text, delay text default '0', until text default null, signal text default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   held onceward.task;
@@ -183,7 +183,7 @@ $fn$;
 --   {"outcome": "cancelled" | "missing" | the state it was found in}
 create function onceward.cancel(scope text, key text, reason text default 'cancelled', actor text default null)
   returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   t onceward.task;

@@ -7,7 +7,7 @@
 create function onceward.step_save_many(
   scopes text[], keys text[], attempts text[], names text[], states text[], "values" text[] default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   saved bigint[];
@@ -49,7 +49,7 @@ create function onceward.step_save(
 create function onceward.step_resolve(
   scope text, key text, name text, decision text, value text default null, actor text default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 begin
   if decision = 'done' then
@@ -85,7 +85,7 @@ $fn$;
 create function onceward.signal(
   scope text, key text, name text, value text default null, fingerprint text default null, actor text default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   t onceward.task;

@@ -17,7 +17,7 @@ create function onceward.move(
   version text default null, cause text default null,
   timers text default null, timer text default null, restart text default 'false'
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   m onceward.machine;

@@ -10,7 +10,7 @@
 create function onceward.replay_many(
   scopes text[], keys text[], again text default 'false', actor text default null, reason text default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   t onceward.task;
@@ -147,7 +147,7 @@ create function onceward.payload(scope text, key text) returns jsonb
 -- stats: what waits, runs and is parked, by scope. It reads the indexes of what is unfinished or
 -- parked, so its cost follows the backlog and not the history.
 create function onceward.stats() returns jsonb
-  language sql volatile set jit = off set enable_seqscan = off
+  language sql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
     with clock as materialized (select onceward.now() as at)
     select jsonb_build_object(

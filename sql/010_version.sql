@@ -40,7 +40,7 @@ create function onceward.newer(
   scope text, key text, version text default null, final text default 'false', revision text default null,
   cause text default null
 ) returns jsonb
-  language plpgsql volatile set jit = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   v onceward.version;
