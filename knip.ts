@@ -23,9 +23,8 @@ export default {
     "test/**/*child*.ts",
     "test/**/{die,three-steps,flood}.ts",
     "examples/**/*.ts",
-    "bench/**/*.{ts,mjs}",
   ],
-  project: ["src/**/*.ts", "test/**/*.ts", "examples/**/*.ts", "scripts/*.mjs", "bench/**/*.{ts,mjs}"],
+  project: ["src/**/*.ts", "test/**/*.ts", "examples/**/*.ts", "scripts/*.mjs"],
   ignoreExportsUsedInFile: true,
   ignoreDependencies: [
     // Run by name in scripts/check.mjs.
