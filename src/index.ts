@@ -13,3 +13,6 @@ export type { Step, StepOptions, StepTools, Verdict, Waited } from "./step/step.
 export type { Attempted, Observer } from "./observe.ts";
 export { defineConfig, type Config } from "./config.ts";
 export { fetchOnce, idempotencyKey, keysLast } from "./step/outside.ts";
+export { mailOnce, type Mailer, type MailOptions, type Sent } from "./mail/mail.ts";
+export { NotDone } from "./step/outcome.ts";
+export type { Signalled, SignalOptions } from "./step/signal.ts";
