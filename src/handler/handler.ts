@@ -1,6 +1,5 @@
 /** What one writes to handle events, and what a handler is given. */
-import type { EnqueueOptions, Job } from "../job/job.ts";
-import type { TaskIdentity } from "../ledger/task.ts";
+import type { Enqueued, EnqueueOptions, Job, JobReference } from "../job/job.ts";
 import type { Backoff } from "../worker/lane.ts";
 
 /**
@@ -8,11 +7,6 @@ import type { Backoff } from "../worker/lane.ts";
  * `inline`: the handler runs first, and the sender learns how that went.
  */
 export type AnswerMode = "queued" | "inline";
-
-/** What became of something that was enqueued. */
-export interface Enqueued extends TaskIdentity {
-  readonly outcome: "recorded" | "duplicate" | "conflict";
-}
 
 /**
  * What a handler is given. What it writes through `tx`, what it enqueues and the effect keys it takes
@@ -26,6 +20,8 @@ export interface Handling<Event, Tx, State = undefined> {
   readonly tx: Tx;
   /** Has a job run after the commit. */
   enqueue<Input>(job: Job<Input>, input: NoInfer<Input>, options?: EnqueueOptions): Promise<Enqueued>;
+  enqueue(job: Job<void>): Promise<Enqueued>;
+  enqueue(job: JobReference, input?: unknown, options?: EnqueueOptions): Promise<Enqueued>;
   /** True for whoever takes this effect key first, whatever event brings it; false ever after. */
   once(effectKey: string): Promise<boolean>;
   /** Aborts when the claim is lost, the deadline has passed, or the process stops. */

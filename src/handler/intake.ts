@@ -35,6 +35,7 @@ const unhandled = "no handler for this type";
 
 export class Intake<Tx> {
   readonly #parts: IntakeParts<Tx>;
+  #ready = false;
 
   constructor(parts: IntakeParts<Tx>) {
     this.#parts = parts;
@@ -42,7 +43,10 @@ export class Intake<Tx> {
 
   async take(identity: Identity, body: Uint8Array): Promise<Taken> {
     const { engine, registry } = this.#parts;
-    await engine.ready();
+    if (!this.#ready) {
+      await timely(engine.ready());
+      this.#ready = true;
+    }
     const handlers = registry.of(identity.type);
     const task = this.#task(identity, body, handlers);
     const attended = handlers.filter((handler) => this.#mode(handler) === "inline");

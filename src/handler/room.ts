@@ -14,9 +14,10 @@ export class Room {
     return true;
   }
 
-  /** Takes a place as soon as one is free; false where that takes longer than `ms`. */
-  enterWithin(ms: number): Promise<boolean> {
+  /** Takes a place as soon as one is free; false where that takes longer than `ms`. Left out: however long it takes. */
+  enterWithin(ms?: number): Promise<boolean> {
     if (this.enter()) return Promise.resolve(true);
+    if (ms === undefined) return new Promise((resolve) => this.#line.push(() => resolve(true)));
     if (ms <= 0) return Promise.resolve(false);
     return new Promise((resolve) => {
       const called = (): void => {

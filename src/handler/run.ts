@@ -2,14 +2,17 @@
 import type { Queryable } from "../database/database.ts";
 import { milliseconds } from "../duration.ts";
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
+import { jobNamed } from "../job/define.ts";
+import type { Enqueued, EnqueueOptions, Job, JobReference } from "../job/job.ts";
 import type { ClaimedTask, NewTask } from "../ledger/task.ts";
 import type { Verbs } from "../ledger/verbs.ts";
 import type { Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
-import type { AttemptOptions, Enqueued, Handling } from "./handler.ts";
+import type { AttemptOptions, Handling } from "./handler.ts";
 import { withGuard, type Guard } from "./newer.ts";
 import type { Registered, Registry } from "./registry.ts";
+import type { Room } from "./room.ts";
 import { handlerOfScope, handlerScope } from "./scope.ts";
 import { serialOf } from "./serial.ts";
 
@@ -18,6 +21,8 @@ export interface RunnerParts<Tx> {
   readonly source: Source;
   readonly registry: Registry<Tx>;
   readonly defaults: AttemptOptions;
+  /** Places for transactions, which are shared with other sources. */
+  readonly room?: Room | undefined;
 }
 
 /** Runs one task of a source: an event, or one handler's part of an event that has several. */
@@ -26,14 +31,16 @@ export class EventRunner<Tx> {
   readonly #source: Source;
   readonly #registry: Registry<Tx>;
   readonly #defaults: AttemptOptions;
+  readonly #room: Room | undefined;
   /** Events whose caller runs their inline handlers itself, so that no worker need be woken for these. */
   readonly #attended = new WeakSet<ClaimedTask>();
 
-  constructor({ engine, source, registry, defaults }: RunnerParts<Tx>) {
+  constructor({ engine, source, registry, defaults, room }: RunnerParts<Tx>) {
     this.#engine = engine;
     this.#source = source;
     this.#registry = registry;
     this.#defaults = defaults;
+    this.#room = room;
   }
 
   attend(task: ClaimedTask): void {
@@ -112,7 +119,7 @@ export class EventRunner<Tx> {
     guard?: Guard,
   ): Promise<Finish> {
     const woken = new Set<string>();
-    const result = await this.#engine.database.transaction(async (tx, queryable) => {
+    const result = await this.#transaction(run, async (tx, queryable) => {
       const verbs = run.ledger.within(queryable);
       const latest = guard ? await guard.latest(verbs) : { state: undefined };
       if (!latest) return this.#complete(task, run, queryable, staleResult);
@@ -122,9 +129,10 @@ export class EventRunner<Tx> {
           event,
           object: latest.state,
           tx,
-          enqueue: (job, input, options) =>
+          enqueue: (job: Job | JobReference, input?: unknown, options?: EnqueueOptions) =>
             open.during(async () => {
-              const enqueued = await job.task(input, { ...options, cause: task });
+              const known = job.task ? job : jobNamed(this.#engine, job.name);
+              const enqueued = await known.task(input, { ...options, cause: task });
               open.check();
               return enqueue(verbs, enqueued, woken);
             }),
@@ -162,7 +170,7 @@ export class EventRunner<Tx> {
         cause: task,
       };
     });
-    await this.#engine.database.transaction(async (_tx, queryable) => {
+    await this.#transaction(run, async (_tx, queryable) => {
       const verbs = run.ledger.within(queryable);
       const recorded = await verbs.record(parts);
       const known = parts.filter((_, i) => recorded[i]?.outcome === "duplicate");
@@ -177,6 +185,16 @@ export class EventRunner<Tx> {
       if (!(attended && options.answer !== "queued")) this.#engine.worker.announce(parts[i]!.scope);
     }
     return { finish: "committed", result: handedOn };
+  }
+
+  async #transaction<T>(run: Run, work: (tx: Tx, queryable: Queryable) => Promise<T>): Promise<T> {
+    await this.#room?.enterWithin();
+    try {
+      run.signal.throwIfAborted();
+      return await this.#engine.database.transaction(work);
+    } finally {
+      this.#room?.leave();
+    }
   }
 
   /** The last statement, so that an error which the handler swallowed surfaces here. */
@@ -206,11 +224,11 @@ const staleResult = JSON.stringify({ skipped: "something newer was applied befor
 export const handedOn = "handed on";
 
 async function enqueue(verbs: Verbs, task: NewTask, woken: Set<string>): Promise<Enqueued> {
+  const { scope, key } = task;
   const [recorded] = await verbs.record([task]);
-  const outcome =
-    recorded?.outcome === "duplicate" || recorded?.outcome === "conflict" ? recorded.outcome : "recorded";
-  if (outcome === "recorded" && !task.delayMs && !task.dueAt) woken.add(task.scope);
-  return { outcome, scope: task.scope, key: task.key };
+  if (recorded?.outcome === "duplicate") return { outcome: "duplicate", scope, key };
+  if (!task.delayMs && !task.dueAt) woken.add(scope);
+  return { outcome: "enqueued", scope, key };
 }
 
 /** A handler's tools work while it runs: after that their statements would end up in somebody else's transaction. */

@@ -17,6 +17,7 @@ import type {
 import { Inline } from "./inline.ts";
 import { Intake, type Taken } from "./intake.ts";
 import { checkPattern, Registry } from "./registry.ts";
+import { Room } from "./room.ts";
 import { EventRunner } from "./run.ts";
 
 export interface SourceOptions<Events = Record<string, unknown>> extends AttemptOptions {
@@ -31,7 +32,10 @@ export interface SourceOptions<Events = Record<string, unknown>> extends Attempt
   readonly maxBytes?: number | undefined;
   /** `inline`: how long a sender waits for what somebody else is running, before it gets its 409. Default 3000. */
   readonly waitMs?: number | undefined;
-  /** How many handlers run at once in this process; each holds a database connection. Default: what the pool can bear. */
+  /**
+   * How many handlers run at once in this process; each holds a database connection. Default: what the pool can
+   * bear, for all sources together that do not say otherwise.
+   */
   readonly concurrency?: number | undefined;
   /**
    * Types that can happen only once per object, besides those that the source knows; `"none"` to treat every
@@ -92,7 +96,8 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
     throw new OncewardError("config_invalid", `${name}: maxBytes is a number of bytes up to ${mostBytes}.`);
   }
   const registry = new Registry<Tx>();
-  const runner = new EventRunner({ engine, source, registry, defaults: options });
+  const room = options.concurrency === undefined ? sharedRoom(engine, concurrency) : undefined;
+  const runner = new EventRunner({ engine, source, registry, defaults: options, room });
   const lane: Lane = {
     name,
     concurrency,
@@ -156,6 +161,14 @@ function checkName(name: string): string {
 /** Each running handler holds a connection; two are left for recording, renewing and completing. */
 function connectionsToUse({ single, connections = 10 }: Pick<Database, "single" | "connections">): number {
   return single ? 1 : Math.max(1, connections - 2);
+}
+
+const rooms = new WeakMap<object, Room>();
+
+function sharedRoom(engine: object, places: number): Room {
+  const room = rooms.get(engine) ?? new Room(places);
+  rooms.set(engine, room);
+  return room;
 }
 
 function oncePerObject(

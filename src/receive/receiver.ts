@@ -56,7 +56,10 @@ const good = {
 
 /** Never 200: that would end the sender's retries, and if the runner dies the event is lost. */
 const busy = answerOf(
-  new OncewardError("already_running", "this event is being handled for another delivery: try again"),
+  new OncewardError(
+    "already_running",
+    "this event is being handled already, or waits for its turn: try again",
+  ),
 );
 const failed = answerOf(new OncewardError("handler_failed", "the handler failed"));
 const wrongMethod = answerOf(new OncewardError("method_not_allowed", "events are sent with POST"));
@@ -84,8 +87,11 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     let identity: Identity;
     try {
       const request = { body, header: (name: string) => delivery.header(name) };
-      source.verify(request, Date.now());
+      // A promise would be a signature that nobody has waited for.
+      const verified: unknown = source.verify(request, Date.now());
+      if (verified instanceof Promise) throw notAtOnce(verified);
       const identified = source.identify(request);
+      if (identified instanceof Promise) throw notAtOnce(identified);
       if ("reply" in identified) return [replyAnswer(identified.reply), { outcome: "replied" }];
       identity = identified;
     } catch (error) {
@@ -126,6 +132,14 @@ export function createReceiver(options: ReceiverOptions): Receiver {
       return made;
     },
   };
+}
+
+function notAtOnce(promise: Promise<unknown>): OncewardError {
+  promise.catch(() => undefined);
+  return new OncewardError(
+    "config_invalid",
+    "verify and identify of a source are not async: they answer at once",
+  );
 }
 
 function refused(code: ErrorCode | "internal"): Found {

@@ -1,7 +1,11 @@
 import { afterEach, expect, it } from "vitest";
+import type { PgClient } from "../../src/database/pg.ts";
 import { Fatal } from "../../src/errors.ts";
+import { connectSource } from "../../src/handler/source.ts";
+import { defineJob } from "../../src/job/define.ts";
+import { signed } from "../../src/source/generic.ts";
 import { describeWith } from "../support/postgres.ts";
-import { type App, type AppOptions, effect, event, job, openApp } from "./support.ts";
+import { type App, type AppOptions, effect, event, openApp } from "./support.ts";
 
 describeWith("newest", "handlers", (database) => {
   let apps: App[] = [];
@@ -18,14 +22,14 @@ describeWith("newest", "handlers", (database) => {
 
   it("writes, enqueues, takes effect keys and completes in one commit", async () => {
     const app = await open(inline);
-    const mail = job<{ to: string }>("mail");
+    const mail = defineJob(app.engine, "mail", ({ input }: { input: { to: string } }) => input.to);
     let seenBeforeCommit: unknown;
     app.billing.on("invoice.paid", async ({ event: { id }, tx, enqueue, once, key, scope, attempt }) => {
       expect(await once(`order:${id}`)).toBe(true);
       expect(await once(`order:${id}`)).toBe(false);
       await effect(tx, id);
       expect(await enqueue(mail, { to: id }, { key: id })).toEqual({
-        outcome: "recorded",
+        outcome: "enqueued",
         scope: "job/mail",
         key: id,
       });
@@ -48,9 +52,33 @@ describeWith("newest", "handlers", (database) => {
     expect(await app.stateOf("stripe", sent.id)).toBe("done");
   });
 
+  it("has what it enqueued run after the commit, also a job that is known by its name alone", async () => {
+    const app = await open();
+    const ran: unknown[] = [];
+    let done: (() => void) | undefined;
+    const bothRan = new Promise<void>((resolve) => (done = resolve));
+    const note = async ({ input, key }: { input: string; key: string }) => {
+      ran.push([await app.stateOf("stripe", input), key.split(":")[0]]);
+      if (ran.length === 2) done?.();
+    };
+    const known = defineJob(app.engine, "known", note);
+    defineJob(app.engine, "named", note);
+    app.billing.on("invoice.paid", async ({ event: { id }, enqueue }) => {
+      await enqueue(known, id, { key: `a:${id}` });
+      await enqueue({ name: "named" }, id, { key: `b:${id}` });
+    });
+    await app.engine.start();
+    await app.deliver(event("invoice.paid"));
+    await bothRan;
+    expect(ran.toSorted()).toEqual([
+      ["done", "a"],
+      ["done", "b"],
+    ]);
+  });
+
   it("undoes all of it when the handler fails, and keeps the reason", async () => {
     const app = await open(inline);
-    const mail = job<string>("mail-of-failed");
+    const mail = defineJob(app.engine, "mail-of-failed", ({ input }: { input: string }) => input);
     app.billing.on("invoice.paid", async ({ event: { id }, tx, enqueue, once, attempt }) => {
       await effect(tx, id);
       await enqueue(mail, id, { key: id });
@@ -146,7 +174,8 @@ describeWith("newest", "handlers", (database) => {
     const go: (() => void)[] = [];
     app.billing.on("invoice.paid", ({ event: { id }, enqueue, once }) => {
       const slow = {
-        ...job<string>("late"),
+        name: "late",
+        scope: "job/late",
         task: async () => {
           await new Promise<void>((resolve) => go.push(resolve));
           return { scope: "job/late", key: id };
@@ -303,6 +332,40 @@ describeWith("newest", "handlers", (database) => {
     await app.deliver(event("invoice.paid"));
     expect(() => app.billing.on("customer.updated", () => undefined)).toThrow(/after the first delivery/);
     expect(() => app.billing.fallback("ignore")).toThrow(/after the first delivery/);
+  });
+
+  it("never takes more connections for handlers than leaves some for the ledger, over all sources together", async () => {
+    const app = await open();
+    const others = connectSource(
+      app.engine,
+      signed({
+        name: "acme",
+        secrets: "secret",
+        signature: { header: "x-signature" },
+        id: ({ body }) => body["id"],
+        type: () => "thing",
+      }),
+    );
+    let running = 0;
+    let most = 0;
+    const busy = async (tx: PgClient) => {
+      most = Math.max(most, ++running);
+      await tx.query("select pg_sleep(0.02)");
+      running--;
+    };
+    app.billing.on("invoice.paid", ({ tx }) => busy(tx));
+    others.on("thing", ({ tx }) => busy(tx));
+    await app.engine.start();
+    const keys = Array.from({ length: 20 }, (_, i) => `connections-${i}`);
+    await Promise.all(
+      keys.flatMap((key) => [
+        app.billing.take(Buffer.from(JSON.stringify({ ...event("invoice.paid"), id: key }))),
+        others.take(Buffer.from(JSON.stringify({ id: key }))),
+      ]),
+    );
+    for (const key of keys) await app.settled(key);
+    expect(most).toBeGreaterThan(1);
+    expect(most).toBeLessThanOrEqual(8);
   });
 
   it("refuses two handlers of one name, and patterns that mean nothing", async () => {

@@ -194,70 +194,72 @@ describeWith("newest", "applyIfNewer", (database) => {
   });
 });
 
-describeWith("newest", "applyIfNewer without times", (database) => {
-  const start = async (rule: object) => {
-    const app = await openApp(database().url, { source: { answer: "inline", oncePerObject: "none" } });
-    const applied: unknown[] = [];
-    app.billing.on(
-      "customer.*",
-      { applyIfNewer: rule } as never,
-      ({ object }: { object: unknown }) => void applied.push(object),
-    );
-    return { app, applied };
-  };
-  const of = (id: string, version: unknown) =>
-    event("customer.updated", { data: { object: { id, version } } });
-  const id = ({ data }: StripeEvent) => data.object.id;
+describe.each(["newest", "oldest"] as const)("on the %s Postgres", (which) =>
+  describeWith(which, "applyIfNewer without times", (database) => {
+    const start = async (rule: object) => {
+      const app = await openApp(database().url, { source: { answer: "inline", oncePerObject: "none" } });
+      const applied: unknown[] = [];
+      app.billing.on(
+        "customer.*",
+        { applyIfNewer: rule } as never,
+        ({ object }: { object: unknown }) => void applied.push(object),
+      );
+      return { app, applied };
+    };
+    const of = (id: string, version: unknown) =>
+      event("customer.updated", { data: { object: { id, version } } });
+    const id = ({ data }: StripeEvent) => data.object.id;
 
-  it("asks for every event but the first where nothing is known of their order", async () => {
-    const { app, applied } = await start({
-      id,
-      object: () => "as sent",
-      refetch: async () => "as it is now",
+    it("asks for every event but the first where nothing is known of their order", async () => {
+      const { app, applied } = await start({
+        id,
+        object: () => "as sent",
+        refetch: async () => "as it is now",
+      });
+      for (const version of [1, 2, 3]) await app.deliver(of("cus_untimed", version));
+      expect(applied).toEqual(["as sent", "as it is now", "as it is now"]);
+      await app.close();
     });
-    for (const version of [1, 2, 3]) await app.deliver(of("cus_untimed", version));
-    expect(applied).toEqual(["as sent", "as it is now", "as it is now"]);
-    await app.close();
-  });
 
-  it("compares numbers as numbers and text bytewise, and skips equal versions where they never tie", async () => {
-    const { app, applied } = await start({
-      id,
-      object: ({ data }: StripeEvent) => data.object["version"],
-      version: ({ data }: StripeEvent) => data.object["version"],
-      refetch: "none",
+    it("compares numbers as numbers and text bytewise, and skips equal versions where they never tie", async () => {
+      const { app, applied } = await start({
+        id,
+        object: ({ data }: StripeEvent) => data.object["version"],
+        version: ({ data }: StripeEvent) => data.object["version"],
+        refetch: "none",
+      });
+      for (const version of [9, 10, 10, 2, 11.5]) await app.deliver(of("cus_numbers", version));
+      for (const version of ["2026-01-02", "2026-01-01", "2026-01-10"])
+        await app.deliver(of("cus_text", version));
+      expect(applied).toEqual([9, 10, 11.5, "2026-01-02", "2026-01-10"]);
+      await app.close();
     });
-    for (const version of [9, 10, 10, 2, 11.5]) await app.deliver(of("cus_numbers", version));
-    for (const version of ["2026-01-02", "2026-01-01", "2026-01-10"])
-      await app.deliver(of("cus_text", version));
-    expect(applied).toEqual([9, 10, 11.5, "2026-01-02", "2026-01-10"]);
-    await app.close();
-  });
 
-  it("applies the latest event once more when somebody replays it", async () => {
-    const { app, applied } = await start({
-      id,
-      object: id,
-      version: ({ created }: StripeEvent) => created,
-      refetch: "none",
+    it("applies the latest event once more when somebody replays it", async () => {
+      const { app, applied } = await start({
+        id,
+        object: id,
+        version: ({ created }: StripeEvent) => created,
+        refetch: "none",
+      });
+      const [older, latest] = [of("cus_again", 1), { ...of("cus_again", 2), created: 1_750_000_001 }];
+      for (const sent of [older, latest]) await app.deliver(sent);
+      for (const { id: key } of [older, latest]) {
+        await app.engine.ledger.verbs.replay([{ scope: "stripe", key }], { again: true });
+      }
+      await app.engine.start();
+      await Promise.all([older, latest].map((sent) => app.settled(sent.id)));
+      expect(applied).toHaveLength(3);
+      await app.close();
     });
-    const [older, latest] = [of("cus_again", 1), { ...of("cus_again", 2), created: 1_750_000_001 }];
-    for (const sent of [older, latest]) await app.deliver(sent);
-    for (const { id: key } of [older, latest]) {
-      await app.engine.ledger.verbs.replay([{ scope: "stripe", key }], { again: true });
-    }
-    await app.engine.start();
-    await Promise.all([older, latest].map((sent) => app.settled(sent.id)));
-    expect(applied).toHaveLength(3);
-    await app.close();
-  });
 
-  it("fails an attempt whose version is none", async () => {
-    const { app } = await start({ id, object: id, version: () => Number.NaN, refetch: "none" });
-    expect(await app.deliver(of("cus_nan", 1))).toMatchObject({ status: 500 });
-    await app.close();
-  });
-});
+    it("fails an attempt whose version is none", async () => {
+      const { app } = await start({ id, object: id, version: () => Number.NaN, refetch: "none" });
+      expect(await app.deliver(of("cus_nan", 1))).toMatchObject({ status: 500 });
+      await app.close();
+    });
+  }),
+);
 
 function permutations<T>(items: readonly T[]): T[][] {
   if (items.length <= 1) return [[...items]];

@@ -2,8 +2,6 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
 import { connectSource, type ConnectedSource, type SourceOptions } from "../../src/handler/source.ts";
-import type { NewTask } from "../../src/ledger/task.ts";
-import type { Job } from "../../src/job/job.ts";
 import type { Answer, Delivery } from "../../src/receive/delivery.ts";
 import { stripe, type StripeEvents } from "../../src/source/stripe.ts";
 import { Engine, type EngineOptions } from "../../src/worker/engine.ts";
@@ -142,26 +140,4 @@ export function read({ status, headers, body }: Answer): {
 /** Writes the effect of an event, through the handler's own transaction. */
 export async function effect(tx: PgClient, id: string, what = "done"): Promise<void> {
   await tx.query("insert into effect (event, what) values ($1, $2)", [id, what]);
-}
-
-/** A job as a handler sees one. */
-export function job<Input>(name: string): Job<Input> {
-  let n = 0;
-  return {
-    name,
-    scope: `job/${name}`,
-    async task(input, options = {}): Promise<NewTask> {
-      const { key = `${name}-${n++}`, delay, at, priority, serial, cause } = options;
-      return {
-        scope: `job/${name}`,
-        key,
-        body: JSON.stringify(input),
-        delayMs: typeof delay === "number" ? delay : undefined,
-        dueAt: at,
-        priority,
-        serial,
-        cause,
-      };
-    },
-  };
 }

@@ -2,13 +2,16 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, it, vi } from "vitest";
 import { type App, event, openApp, type StripeEvent } from "../handler/support.ts";
 import { describeWith } from "../support/postgres.ts";
 import type { DeathPoint, Order } from "./child-server.ts";
 import { sender } from "./http.ts";
 
 const file = fileURLToPath(new URL("child-server.ts", import.meta.url));
+
+// Processes are started and killed one after another; the limit is for hangs.
+vi.setConfig({ testTimeout: 180_000 });
 
 describeWith("newest", "kill -9 of the process", (database) => {
   let app: App;
@@ -28,20 +31,21 @@ describeWith("newest", "kill -9 of the process", (database) => {
     await app?.close();
   });
 
-  /** Starts servers, which wait for their order: most of their start is done in advance and side by side. */
-  function spares(
-    count: number,
-    answer: Order["answer"],
-  ): () => Promise<{ child: ChildProcess; port: number }> {
-    const waiting = Array.from({ length: count }, () => {
-      const stdio = ["ignore", "inherit", "inherit", "ipc"] as const;
-      return spawn(process.execPath, ["--import", "jiti/register", file], { stdio: [...stdio] });
-    });
-    children.push(...waiting);
+  /** Servers, one after another; the next one starts in advance, and waits for its order. */
+  function servers(answer: Order["answer"]): () => Promise<{ child: ChildProcess; port: number }> {
+    const start = (): ChildProcess => {
+      const child = spawn(process.execPath, ["--import", "jiti/register", file], {
+        stdio: ["ignore", "inherit", "inherit", "ipc"],
+      });
+      children.push(child);
+      return child;
+    };
+    let upcoming = start();
     return async () => {
-      const child = waiting.shift()!;
+      const child = upcoming;
       child.send({ url: database().url, answer } satisfies Order);
       const [port] = (await once(child, "message")) as [number];
+      upcoming = start();
       return { child, port };
     };
   }
@@ -68,7 +72,7 @@ describeWith("newest", "kill -9 of the process", (database) => {
   it.each(["queued", "inline"] as const)(
     "at each point of a request, then redelivery: one effect, nothing lost (%s)",
     async (answer) => {
-      const next = spares(points.length + 1, answer);
+      const next = servers(answer);
       const events: StripeEvent[] = [];
       for (const point of points) {
         const { child, port } = await next();
@@ -94,7 +98,7 @@ describeWith("newest", "kill -9 of the process", (database) => {
     "at any time under load, then redelivery: one effect, nothing lost (%s)",
     async (answer) => {
       const rounds = 3;
-      const next = spares(rounds + 1, answer);
+      const next = servers(answer);
       const events: StripeEvent[] = [];
       const open = new Set<StripeEvent>();
       for (let round = 0; round < rounds; round++) {

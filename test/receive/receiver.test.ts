@@ -118,6 +118,18 @@ describe("the receiver", () => {
     expect(unreadable.receipts).toMatchObject([{ outcome: "refused", code: "body_unreadable" }]);
   });
 
+  it("takes nothing from a source whose verify is async: nobody would have waited for it", async () => {
+    const forged = async () => {
+      throw errorOf("signature_mismatch");
+    };
+    for (const over of [{ verify: forged }, { identify: forged }] as unknown as Partial<Source>[]) {
+      const { send, taken, receipts } = open({ source: source(over) });
+      expect(await send("{}")).toMatchObject({ status: 500, said: { error: { code: "config_invalid" } } });
+      expect(taken).toEqual([]);
+      expect(receipts).toMatchObject([{ outcome: "refused", code: "config_invalid" }]);
+    }
+  });
+
   it("replies to a ping or a challenge without recording anything", async () => {
     const reply = { status: 200, headers: { "content-type": "text/plain" }, body: '"pong"' };
     const { send, taken, receipts } = open({ source: source({}, { reply }) });
