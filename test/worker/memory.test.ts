@@ -1,0 +1,20 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { describeWith } from "../support/postgres.ts";
+import type { Round } from "./flood.ts";
+
+describeWith("newest", "memory", (database) => {
+  it("stays flat however many jobs have run", { timeout: 300_000 }, async () => {
+    const flood = fileURLToPath(new URL("flood.ts", import.meta.url));
+    const args = ["--expose-gc", "--import", "jiti/register", flood, database().url, "19200", "6"];
+    const { stdout } = await promisify(execFile)(process.execPath, args);
+    const rounds = stdout.trim().split("\n").map((line) => JSON.parse(line) as Round);
+    expect(rounds).toHaveLength(6);
+    const kept = rounds.at(-1)!.heap - rounds[1]!.heap;
+    const jobs = rounds.slice(2).reduce((sum, round) => sum + round.jobs, 0);
+    // A job's payload alone has 3,000 bytes; 200 a job would be noise of the collector.
+    expect(kept / jobs).toBeLessThan(200);
+  });
+});
