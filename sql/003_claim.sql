@@ -286,7 +286,7 @@ begin
   elsif want > 0 then
     for i in 1..cardinality(found_scopes) loop
       next_of := onceward.next_due(found_scopes[i], at);
-      next_due := least(next_due, next_of, onceward.next_turn(found_lanes[i], found_scopes[i], limits, at));
+      next_due := least(next_due, next_of, onceward.next_turn(found_lanes[i], limits, at));
     end loop;
   end if;
   return '{"tasks": [' || array_to_string(tasks, ',') || '], "after": ' || coalesce(to_json(stopped)::text, 'null')
@@ -432,15 +432,15 @@ begin
 end
 $fn$;
 
--- When the rate of a lane lets its next task start, where one is due and only the rate holds it back.
-create function onceward.next_turn(in_lane text, in_scope text, limits text, at timestamptz) returns timestamptz
+-- When the rate of a lane lets its next task start, if that is not yet. Whether one is due then, nobody asks: to
+-- find none would be a walk over all that wait for later, and to look once for nothing is cheap.
+create function onceward.next_turn(in_lane text, limits text, at timestamptz) returns timestamptz
   language sql stable
   as $fn$
     select turn.at from onceward.rate r
     cross join (select limits::jsonb -> in_lane as rule) l
     cross join lateral (select r.next_at + (l.rule ->> 'per')::interval / (l.rule ->> 'rate')::double precision as at) turn
-    where r.lane = in_lane and turn.at > next_turn.at
-      and exists (select from onceward.task t where t.scope = in_scope and t.due_at <= next_turn.at)
+    where r.lane = in_lane and l.rule ? 'rate' and turn.at > next_turn.at
   $fn$;
 
 create function onceward.spend(in_lane text, limits text, n integer) returns void
