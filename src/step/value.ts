@@ -1,5 +1,6 @@
 import { errorTable, Fatal, OncewardError, type ErrorCode } from "../errors.ts";
 import { NotDone } from "./outcome.ts";
+import { isPlainJson } from "./plain.ts";
 
 /**
  * What steps and actions return, as text. Plain JSON stays plain JSON, so that any language reads it. What
@@ -14,7 +15,8 @@ const maxBytes = 16 * 1024 * 1024;
 /** Text of a value, or undefined for undefined. Throws `value_invalid` for what could not be read back. */
 export function encodeValue(value: unknown): string | undefined {
   if (value === undefined) return undefined;
-  const text = JSON.stringify(toTree(value));
+  // Most values are plain JSON: to look costs a tenth of taking them apart (3 KB: 3 µs against 30).
+  const text = JSON.stringify(isPlainJson(value) ? value : toTree(value));
   // A UTF-16 unit takes at most three bytes.
   const bytes = text.length * 3 <= maxBytes ? 0 : Buffer.byteLength(text);
   if (bytes > maxBytes) {
