@@ -172,6 +172,24 @@ describeWith("newest", "applyIfNewer", (database) => {
     expect(refetched).toBe(before + 1);
   });
 
+  it("knows nothing newer than a final event, whatever the times say, and asks nobody", async () => {
+    const sender = provider();
+    const [first, stray, deleted] = [
+      sender.change(0, "created"),
+      sender.change(9, "updated"),
+      sender.change(5, "deleted"),
+    ];
+    const before = refetched;
+    for (const sent of [first, deleted, stray]) await deliver(sent);
+    expect(await stored(sender.id)).toEqual(sender.truth);
+
+    const another = provider();
+    const [late, end] = [another.change(9, "updated"), another.change(5, "deleted")];
+    for (const sent of [late, end]) await deliver(sent);
+    expect(await stored(another.id)).toEqual(another.truth);
+    expect(refetched).toBe(before);
+  });
+
   it("says of an event that came too late that it was skipped, and is done with it", async () => {
     const sender = provider();
     const [early, late] = [sender.change(0, "updated"), sender.change(1, "updated")];
