@@ -10,7 +10,7 @@ type Fields = Record<string, string | number | undefined>;
 export class Log implements Observer {
   readonly #pretty: boolean;
 
-  constructor(pretty = process.stdout.isTTY === true) {
+  constructor(pretty = process.stdout.isTTY) {
     this.#pretty = pretty;
   }
 

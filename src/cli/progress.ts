@@ -1,7 +1,7 @@
 /** A bar on a terminal, a line every tenth elsewhere. */
 export class Progress {
   readonly #total: number;
-  readonly #terminal = process.stderr.isTTY === true;
+  readonly #terminal = process.stderr.isTTY;
   #shown = -1;
 
   constructor(total: number) {

@@ -267,8 +267,17 @@ export class Verbs {
     const expected = version === undefined ? null : String(version);
     const delayed = timers?.map(({ move, after, delayMs }) => ({ move, after, delay: interval("delayMs", delayMs) }));
     return this.#call("move", [
-      ...[machine, subject, move.move, from, to, initial, expected, causeOf(cause)],
-      ...[delayed && JSON.stringify(delayed), timer, String(restart)],
+      machine,
+      subject,
+      move.move,
+      from,
+      to,
+      initial,
+      expected,
+      causeOf(cause),
+      delayed && JSON.stringify(delayed),
+      timer,
+      String(restart),
     ]);
   }
 

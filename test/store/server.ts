@@ -113,7 +113,7 @@ export class StoreServer {
       },
       { timeout: 45_000, interval: 100 },
     );
-    return (told as Told).effects;
+    return told.effects;
   }
 
 }
