@@ -43,7 +43,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
 
   async move(subject: string, move: string, options: MoveOptions<unknown, Tx> = {}): Promise<Moved<string>> {
     checkSubject(subject);
-    await this.#engine.ready();
+    await this.#ready(options.tx);
     const toMove = { subject, move, options };
     const { tx } = options;
     if (tx === undefined) return this.#inOwnTransaction(toMove) as Promise<Moved<string>>;
@@ -159,9 +159,14 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
 
   async #look(subject: string, tx: Tx | undefined): Promise<MachineState | null> {
     checkSubject(subject);
-    await this.#engine.ready();
+    await this.#ready(tx);
     const { ledger } = this.#engine;
     const verbs = tx === undefined ? ledger.verbs : ledger.within(asQueryable(tx));
     return verbs.machineState(this.name, subject);
+  }
+
+  /** One session for everybody allows no statement beside an open transaction, such as those that migrate. */
+  async #ready(tx: Tx | undefined): Promise<void> {
+    if (tx === undefined || !this.#engine.database.single) await this.#engine.ready();
   }
 }

@@ -232,7 +232,7 @@ describeOn("newest", "timers of several workers", (bench, database) => {
     expect(await sub.state("s1")).toMatchObject({ state: "active", version: 2 });
   });
 
-  it("refuse also when somebody replays them by hand", async () => {
+  it("refuse also when somebody replays them by hand after the state was entered again", async () => {
     const { told, remind } = telling();
     const sub = subscriptions(bench(), remind);
     const scope = `machine/${sub.name}`;
@@ -240,6 +240,7 @@ describeOn("newest", "timers of several workers", (bench, database) => {
     await sub.move("s1", "fail");
     await bench().pass(day);
     await sub.move("s1", "pay");
+    await sub.move("s1", "fail");
     const { verbs } = bench().engine.ledger;
     const keys = ["s1 v1 remind after 1 day", "s1 v1 remind after 3 days"];
     await verbs.replay(
@@ -252,7 +253,7 @@ describeOn("newest", "timers of several workers", (bench, database) => {
       result: expect.stringContaining("refused") as string,
     });
     expect(told).toHaveLength(1);
-    expect(movesOf(await sub.history("s1"))).toEqual(["fail", "remind", "pay"]);
+    expect(movesOf(await sub.history("s1"))).toEqual(["fail", "remind", "pay", "fail"]);
   });
 
   it("that another worker took over cannot commit", async () => {
