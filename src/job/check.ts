@@ -7,7 +7,12 @@ const maxNameBytes = 255 - "job/".length;
 
 /** Refuses a definition that could not work, when it is made and not at three in the morning. */
 export function checkOptions(name: string, options: JobOptions<never>): void {
-  if (typeof name !== "string" || name === "" || Buffer.byteLength(name) > maxNameBytes || /[\0\s/]/.test(name)) {
+  if (
+    typeof name !== "string" ||
+    name === "" ||
+    Buffer.byteLength(name) > maxNameBytes ||
+    /[\0\s/]/.test(name)
+  ) {
     throw invalid(`A job's name is text of 1 to ${maxNameBytes} bytes without spaces and slashes.`);
   }
   const { concurrency = {}, serial, maxAttempts, priority, deadline, delay, rate } = options;

@@ -1,13 +1,13 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
-import type { ClaimedTask, NewTask } from "../ledger/task.ts";
+import type { NewTask } from "../ledger/task.ts";
 import { runSteps } from "../step/run.ts";
 import type { Engine } from "../worker/engine.ts";
-import type { Lane, Run } from "../worker/lane.ts";
+import type { Lane } from "../worker/lane.ts";
 import { checkOptions } from "./check.ts";
 import { enqueuer } from "./enqueue.ts";
 import { checkInput, encodeInput, readInput } from "./input.ts";
-import type { Job, JobFunction, JobOptions, JobTools, TaskOptions } from "./job.ts";
+import type { Job, JobFunction, JobOptions, TaskOptions } from "./job.ts";
 import { childKey, newKey } from "./key.ts";
 import type { Schema, SchemaInput, SchemaOutput } from "./schema.ts";
 
@@ -81,11 +81,15 @@ async function makeTask(
     throw new OncewardError("value_invalid", "A task runs after a `delay` or `at` a time, not both.");
   }
   if (how.serial !== undefined && (perKey || total !== undefined)) {
-    throw new OncewardError("value_invalid", `Job ${name} limits its concurrency, so that it cannot run in a serial group as well.`);
+    throw new OncewardError(
+      "value_invalid",
+      `Job ${name} limits its concurrency, so that it cannot run in a serial group as well.`,
+    );
   }
   const delayMs = delay === undefined ? undefined : milliseconds(delay);
   const when = how.at?.toISOString() ?? String(delayMs ?? 0);
-  const key = how.key ?? options.key?.(input) ?? (how.parent ? childKey(how.parent, { scope, body, when }) : newKey());
+  const key =
+    how.key ?? options.key?.(input) ?? (how.parent ? childKey(how.parent, { scope, body, when }) : newKey());
   return {
     scope,
     key,
@@ -119,26 +123,19 @@ function laneOfJob<Tx>(
     deadlineMs: deadline === undefined ? undefined : milliseconds(deadline),
     async run(task, run) {
       const input = await readInput(name, task, options.input);
-      return runSteps(engine, task, run, (step) => fn(toolsOf(engine, task, run, { input, step })));
-    },
-  };
-}
-
-/** What a job's function is given, besides what is `given` here. */
-export function toolsOf<Given>(
-  engine: Engine,
-  task: ClaimedTask,
-  run: Run,
-  given: Given,
-): Given & Omit<JobTools, "input" | "step"> {
-  return {
-    ...given,
-    key: task.key,
-    attempt: task.attempt,
-    enqueue: enqueuer(engine, task),
-    // Made when somebody looks at it.
-    get signal() {
-      return run.signal;
+      return runSteps(engine, task, run, (step) =>
+        fn({
+          input,
+          step,
+          key: task.key,
+          attempt: task.attempt,
+          // Made when somebody looks at it.
+          get signal() {
+            return run.signal;
+          },
+          enqueue: enqueuer(engine, task),
+        }),
+      );
     },
   };
 }

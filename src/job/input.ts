@@ -8,7 +8,9 @@ export function encodeInput(job: string, input: unknown): string {
   try {
     return encodeValue(input) ?? "";
   } catch (error) {
-    throw new OncewardError("input_invalid", `The input of job ${job} cannot be kept. ${messageOf(error)}`, { cause: error });
+    throw new OncewardError("input_invalid", `The input of job ${job} cannot be kept. ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -16,16 +18,29 @@ export function encodeInput(job: string, input: unknown): string {
  * The input as the job's function will get it: checked as it comes back from the ledger, so that what
  * was accepted runs.
  */
-export async function checkInput(job: string, text: string, schema: Schema | undefined, input: unknown): Promise<unknown> {
+export async function checkInput(
+  job: string,
+  text: string,
+  schema: Schema | undefined,
+  input: unknown,
+): Promise<unknown> {
   if (!schema) return input;
   const checked = await validate(schema, decodeInput(text));
   if ("value" in checked) return checked.value;
-  throw new OncewardError("input_invalid", `The input of job ${job} does not fit its schema ${checked.problems}.`);
+  throw new OncewardError(
+    "input_invalid",
+    `The input of job ${job} does not fit its schema ${checked.problems}.`,
+  );
 }
 
 /** The input of a recorded task. What does not fit will not fit next time: the task is dead, to be replayed with other code. */
-export async function readInput(job: string, task: ClaimedTask, schema: Schema | undefined): Promise<unknown> {
-  if (task.body === null) throw new Fatal(`The payload of this task of job ${job} was pruned, so it cannot run.`);
+export async function readInput(
+  job: string,
+  task: ClaimedTask,
+  schema: Schema | undefined,
+): Promise<unknown> {
+  if (task.body === null)
+    throw new Fatal(`The payload of this task of job ${job} was pruned, so it cannot run.`);
   const text = typeof task.body === "string" ? task.body : Buffer.from(task.body).toString("utf8");
   let input: unknown;
   try {

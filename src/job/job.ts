@@ -99,7 +99,11 @@ export interface JobTools<Input = unknown, Tx = unknown> {
 }
 
 export interface Enqueue {
-  <Input>(job: Job<Input>, input: NoInfer<Input>, options?: EnqueueOptions & WithinTransaction): Promise<Enqueued>;
+  <Input>(
+    job: Job<Input>,
+    input: NoInfer<Input>,
+    options?: EnqueueOptions & WithinTransaction,
+  ): Promise<Enqueued>;
   (job: Job<void>): Promise<Enqueued>;
   (job: JobReference, input?: unknown, options?: EnqueueOptions & WithinTransaction): Promise<Enqueued>;
 }

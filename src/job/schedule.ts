@@ -7,7 +7,8 @@ import type { Engine } from "../worker/engine.ts";
 import type { Finish, Lane, Run } from "../worker/lane.ts";
 import { checkOptions } from "./check.ts";
 import { Ticks } from "./cron.ts";
-import { jobScope, toolsOf } from "./define.ts";
+import { jobScope } from "./define.ts";
+import { enqueuer } from "./enqueue.ts";
 import type { JobOptions, JobTools } from "./job.ts";
 import { current, putInForce } from "./timetable.ts";
 
@@ -52,7 +53,12 @@ export function schedule<Tx>(
   let defined = false;
 
   const record = async (ledger: Ledger, tick: Date): Promise<void> => {
-    const recorded = await ledger.record({ scope, key: tick.toISOString(), dueAt: tick, maxTries: maxAttempts });
+    const recorded = await ledger.record({
+      scope,
+      key: tick.toISOString(),
+      dueAt: tick,
+      maxTries: maxAttempts,
+    });
     // The loop learns when to look next.
     if (recorded.outcome === "recorded") engine.worker.announce(scope);
   };
@@ -80,13 +86,17 @@ export function schedule<Tx>(
         await record(run.ledger, latest);
         return skipped("missed; a later tick is made up");
       }
-      if (isFirst && missed === "skip" && now.getTime() - tick.getTime() > missedAfterMs) return skipped("missed");
+      if (isFirst && missed === "skip" && now.getTime() - tick.getTime() > missedAfterMs)
+        return skipped("missed");
       return runTick(task, run, tick);
     },
   };
 
   const runTick = (task: ClaimedTask, run: Run, tick: Date): Promise<Finish> =>
-    runSteps(engine, task, run, (step) => fn(toolsOf(engine, task, run, { tick, step })));
+    runSteps(engine, task, run, (step) => {
+      const { key, attempt } = task;
+      return fn({ tick, step, key, attempt, signal: run.signal, enqueue: enqueuer(engine, task) });
+    });
 
   engine.addLane(lane);
 }

@@ -23,7 +23,10 @@ interface Issue {
 }
 
 /** The value as the schema gives it back, or where it does not fit. */
-export async function validate(schema: Schema, value: unknown): Promise<{ value: unknown } | { problems: string }> {
+export async function validate(
+  schema: Schema,
+  value: unknown,
+): Promise<{ value: unknown } | { problems: string }> {
   let validated: Validated<unknown>;
   try {
     validated = await schema["~standard"].validate(value);
@@ -35,7 +38,9 @@ export async function validate(schema: Schema, value: unknown): Promise<{ value:
 
 /** Where, and not what: messages of schema libraries repeat values, which can be personal. */
 function describe(issues: readonly Issue[]): string {
-  const places = issues.map(({ path = [] }) => path.map((part) => String(keyOf(part))).join(".") || "the input itself");
+  const places = issues.map(
+    ({ path = [] }) => path.map((part) => String(keyOf(part))).join(".") || "the input itself",
+  );
   const shown = [...new Set(places)].slice(0, 10);
   return `at ${shown.join(", ")}${places.length > shown.length ? " and more" : ""}`;
 }

@@ -10,7 +10,10 @@ const machine = "onceward/schedule";
 const never = "never";
 
 /** The schedule in force, and the database's time: client clocks may be wrong. */
-export async function current(ledger: Ledger, name: string): Promise<{ ticks: Ticks | undefined; now: Date }> {
+export async function current(
+  ledger: Ledger,
+  name: string,
+): Promise<{ ticks: Ticks | undefined; now: Date }> {
   const [timetable, now] = await Promise.all([inForce(ledger, name), databaseNow(ledger)]);
   return { ticks: timetable === never ? undefined : new Ticks(JSON.parse(timetable) as Timetable), now };
 }
@@ -21,7 +24,14 @@ export async function putInForce(ledger: Ledger, name: string, timetable: Timeta
   for (;;) {
     const from = await inForce(ledger, name);
     if (from === to) return;
-    const moved = await ledger.verbs.move({ machine, subject: name, move: "define", from: [from], to, initial: never });
+    const moved = await ledger.verbs.move({
+      machine,
+      subject: name,
+      move: "define",
+      from: [from],
+      to,
+      initial: never,
+    });
     // Refused: somebody else changed it in between. Look again.
     if (moved.outcome === "moved") return;
   }

@@ -43,7 +43,10 @@ export class Engine<Tx = unknown> {
   addLane(lane: Lane): void {
     this.checkOpen(lane.name);
     if (this.#lanes.has(lane.name)) {
-      throw new OncewardError("config_invalid", `There are two registrations for ${lane.name}; give one another name.`);
+      throw new OncewardError(
+        "config_invalid",
+        `There are two registrations for ${lane.name}; give one another name.`,
+      );
     }
     this.#lanes.set(lane.name, lane);
   }

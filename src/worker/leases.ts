@@ -58,7 +58,8 @@ export class Leases {
       // After a pause of the whole process nobody has asked yet: ask before giving up. One session for everybody
       // (PGlite) means that nobody else can take over, and that renewals wait for open transactions.
       const hopeless = age > this.#ledger.leaseMs - this.#lookMs && lease.unanswered > 0;
-      if (hopeless && !this.#ledger.database.single) lease.abort(lost("its lease could not be renewed in time"));
+      if (hopeless && !this.#ledger.database.single)
+        lease.abort(lost("its lease could not be renewed in time"));
       else due.push(lease);
     }
     for (let i = 0; i < due.length; i += maxBatch) {

@@ -42,10 +42,12 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
     confirm: () => leases.confirm(lease),
   };
   try {
-    const ended = await lease.guard(async () => lane.run(task, run)).then(
-      (finish) => ({ finish }),
-      (error: unknown) => ({ error }),
-    );
+    const ended = await lease
+      .guard(async () => lane.run(task, run))
+      .then(
+        (finish) => ({ finish }),
+        (error: unknown) => ({ error }),
+      );
     clearTimeout(deadline);
     lease.ended = true;
     options.onEnded?.();
@@ -72,13 +74,20 @@ async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ra
   if ("error" in ended) {
     const { error } = ended;
     if (lease.lost) return { outcome: "lost", error };
-    const failure = { scope, key, attempt, reason: messageOf(error), retry: retryAfter(error, task, backoff) };
+    const failure = {
+      scope,
+      key,
+      attempt,
+      reason: messageOf(error),
+      retry: retryAfter(error, task, backoff),
+    };
     const state = await tell(lease, () => ledger.fail(failure));
     return state === "lost" ? { outcome: "lost", error } : { outcome: "failed", error, state };
   }
   const { finish } = ended;
   if (finish.finish === "committed") return { outcome: "done", result: finish.result };
-  if (finish.finish === "defer") return { outcome: await tell(lease, () => ledger.verbs.defer(task, finish.until)) };
+  if (finish.finish === "defer")
+    return { outcome: await tell(lease, () => ledger.verbs.defer(task, finish.until)) };
   const { result } = finish;
   const state = await tell(lease, () => ledger.complete({ scope, key, attempt, result }));
   return state === "done" ? { outcome: "done", result } : { outcome: "lost" };
@@ -110,6 +119,8 @@ function retryAfter(error: unknown, task: ClaimedTask, backoff: Backoff | undefi
 function setDeadline(ms: number | undefined, lease: Lease): NodeJS.Timeout | undefined {
   if (ms === undefined || ms > longestTimerMs) return undefined;
   return setTimeout(() => {
-    lease.abort(new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`));
+    lease.abort(
+      new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`),
+    );
   }, ms);
 }

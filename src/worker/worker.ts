@@ -109,7 +109,8 @@ export class Worker {
     const lane = laneOf(this.#lanes, task.scope);
     const dueInMs = task.ignored === undefined ? dueIn(task) : Infinity;
     // Limits across processes are kept by claiming what is due, not by claiming one task by name.
-    const here = dueInMs <= 0 && lane && !lane.limit && this.#state === "started" && this.#places.room(lane) > 0;
+    const here =
+      dueInMs <= 0 && lane && !lane.limit && this.#state === "started" && this.#places.room(lane) > 0;
     const recorded = here ? await this.#recordHere(lane, task) : await this.ledger.record(task);
     // Also of what is due before the next poll: then it is known when to look.
     if (recorded.outcome === "recorded" && dueInMs < this.#pollMs) this.announce(task.scope);
@@ -196,7 +197,8 @@ export class Worker {
         if (due.nextInMs !== null) nextAt = Math.min(nextAt, performance.now() + due.nextInMs);
         after = due.after;
         errors = 0;
-        if (due.tasks.length < max && after === null) await this.#pause(Math.min(this.#pollMs, nextAt - performance.now()));
+        if (due.tasks.length < max && after === null)
+          await this.#pause(Math.min(this.#pollMs, nextAt - performance.now()));
       } catch (error) {
         this.#report(error);
         await this.#rest(Math.min(errorPauseMs * 2 ** errors++, longestErrorPauseMs));
@@ -230,7 +232,8 @@ export class Worker {
     try {
       const asked = instant();
       const recorded = await this.ledger.recordAndClaim(task);
-      if (recorded.outcome === "claimed") this.#take(recorded.task ?? freshlyClaimed(task, recorded.attempt), asked);
+      if (recorded.outcome === "claimed")
+        this.#take(recorded.task ?? freshlyClaimed(task, recorded.attempt), asked);
       return recorded;
     } finally {
       this.#places.dismiss(lane);

@@ -36,10 +36,23 @@ describeWith("newest", "enqueueing", (database) => {
 
   it("takes the key that the job makes of its input", async () => {
     const one = make();
-    const job = defineJob(one.engine, "keyed", { key: ({ order }) => `order ${order}` }, ({ key }: JobTools<{ order: number }>) => key);
-    expect(await enqueue(one.engine, job, { order: 1 })).toMatchObject({ outcome: "enqueued", key: "order 1" });
-    expect(await enqueue(one.engine, job, { order: 1 })).toMatchObject({ outcome: "duplicate", key: "order 1" });
-    expect(await enqueue(one.engine, job, { order: 1 }, { key: "other" })).toMatchObject({ outcome: "enqueued" });
+    const job = defineJob(
+      one.engine,
+      "keyed",
+      { key: ({ order }) => `order ${order}` },
+      ({ key }: JobTools<{ order: number }>) => key,
+    );
+    expect(await enqueue(one.engine, job, { order: 1 })).toMatchObject({
+      outcome: "enqueued",
+      key: "order 1",
+    });
+    expect(await enqueue(one.engine, job, { order: 1 })).toMatchObject({
+      outcome: "duplicate",
+      key: "order 1",
+    });
+    expect(await enqueue(one.engine, job, { order: 1 }, { key: "other" })).toMatchObject({
+      outcome: "enqueued",
+    });
   });
 
   it("without a key makes a new task each time, in the order of time", async () => {
@@ -64,8 +77,12 @@ describeWith("newest", "enqueueing", (database) => {
     expect(await due((await enqueue(one.engine, job, 1)).key)).toBe(3_600);
     expect(await due((await enqueue(one.engine, job, 1, { delay: "3 days" })).key)).toBe(3 * 86_400);
     const at = new Date(Date.now() + 60_000);
-    expect(Math.abs((await due((await enqueue(one.engine, job, 1, { at })).key)) - 60)).toBeLessThanOrEqual(5);
-    await expect(enqueue(one.engine, job, 1, { at, delay: 1 })).rejects.toMatchObject({ code: "value_invalid" });
+    expect(Math.abs((await due((await enqueue(one.engine, job, 1, { at })).key)) - 60)).toBeLessThanOrEqual(
+      5,
+    );
+    await expect(enqueue(one.engine, job, 1, { at, delay: 1 })).rejects.toMatchObject({
+      code: "value_invalid",
+    });
   });
 
   it("by name has a job run that another process defines", async () => {
@@ -85,7 +102,10 @@ describeWith("newest", "enqueueing", (database) => {
 
   describe("inside a transaction", () => {
     /** How each library opens one; `fails` has it roll back. */
-    const libraries: Record<string, (url: string, work: (tx: unknown) => Promise<void>, fails: boolean) => Promise<void>> = {
+    const libraries: Record<
+      string,
+      (url: string, work: (tx: unknown) => Promise<void>, fails: boolean) => Promise<void>
+    > = {
       async pg(url, work, fails) {
         const client = new pg.Client({ connectionString: url });
         await client.connect();
@@ -115,7 +135,9 @@ describeWith("newest", "enqueueing", (database) => {
         await pool.end();
       },
       async kysely(url, work, fails) {
-        const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }) });
+        const db = new Kysely<unknown>({
+          dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }),
+        });
         await db
           .transaction()
           .execute(async (tx) => {
@@ -135,12 +157,20 @@ describeWith("newest", "enqueueing", (database) => {
       await one.engine.start();
       await one.watch.sentTimes("claim_due", 1);
       const transact = libraries[library]!;
-      await transact(database().url, async (tx) => void (await enqueue(one.engine, job, "undone", { tx })), true);
+      await transact(
+        database().url,
+        async (tx) => void (await enqueue(one.engine, job, "undone", { tx })),
+        true,
+      );
       await transact(
         database().url,
         async (tx) => {
-          expect(await enqueue(one.engine, job, "kept", { tx, key: "k" })).toMatchObject({ outcome: "enqueued" });
-          expect(await enqueue(one.engine, job, "kept", { tx, key: "k" })).toMatchObject({ outcome: "duplicate" });
+          expect(await enqueue(one.engine, job, "kept", { tx, key: "k" })).toMatchObject({
+            outcome: "enqueued",
+          });
+          expect(await enqueue(one.engine, job, "kept", { tx, key: "k" })).toMatchObject({
+            outcome: "duplicate",
+          });
           // Nobody can see it yet, so nobody runs it.
           one.engine.worker.wake();
           order.push("commit");
@@ -188,7 +218,9 @@ describeWith("newest", "enqueueing", (database) => {
 
     it("tells apart other parents, other jobs, other inputs, other times, other generations", async () => {
       const one = make();
-      const jobs = ["c1", "c2"].map((name) => defineJob(one.engine, name, { maxAttempts: 1 }, () => undefined));
+      const jobs = ["c1", "c2"].map((name) =>
+        defineJob(one.engine, name, { maxAttempts: 1 }, () => undefined),
+      );
       const parent = defineJob(one.engine, "parent-2", async (tools) => {
         for (const job of jobs) {
           for (const input of [1, 2]) {
@@ -215,12 +247,17 @@ describeWith("newest", "enqueueing", (database) => {
     it("commits with the transaction of a step", async () => {
       const one = make();
       const child = defineJob(one.engine, "child-3", () => undefined);
-      const parent = defineJob(one.engine, "parent-3", { backoff: { baseMs: 1, capMs: 1 } }, async ({ step, enqueue: add, attempt }) => {
-        await step.transaction("write", async (tx) => {
-          await add(child, 1, { tx });
-          if (attempt === 1) throw new Error("undo");
-        });
-      });
+      const parent = defineJob(
+        one.engine,
+        "parent-3",
+        { backoff: { baseMs: 1, capMs: 1 } },
+        async ({ step, enqueue: add, attempt }) => {
+          await step.transaction("write", async (tx) => {
+            await add(child, 1, { tx });
+            if (attempt === 1) throw new Error("undo");
+          });
+        },
+      );
       await one.engine.start();
       await enqueue(one.engine, parent, undefined);
       await one.history.ended(3);

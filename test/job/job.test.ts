@@ -21,11 +21,16 @@ describeWith("newest", "a job", (database) => {
     open.push(made);
     return made;
   };
-  const look = (one: JobEngine, job: Job, key: string) => one.engine.ledger.verbs.look({ scope: job.scope, key });
+  const look = (one: JobEngine, job: Job, key: string) =>
+    one.engine.ledger.verbs.look({ scope: job.scope, key });
 
   it("gets its input, and its result is kept", async () => {
     const one = make();
-    const add = defineJob(one.engine, "add", ({ input }: { input: { a: number; b: number } }) => input.a + input.b);
+    const add = defineJob(
+      one.engine,
+      "add",
+      ({ input }: { input: { a: number; b: number } }) => input.a + input.b,
+    );
     await one.engine.start();
     const { key, outcome, scope } = await enqueue(one.engine, add, { a: 1, b: 2 });
     expect({ outcome, scope }).toEqual({ outcome: "enqueued", scope: "job/add" });
@@ -51,7 +56,9 @@ describeWith("newest", "a job", (database) => {
   ])("gets its input as it was given: %s", async (name, input) => {
     const one = make();
     const got = gate<unknown>();
-    const job = defineJob(one.engine, `as-given-${name.replaceAll(/\W/g, "")}`, (tools) => got.open(tools.input));
+    const job = defineJob(one.engine, `as-given-${name.replaceAll(/\W/g, "")}`, (tools) =>
+      got.open(tools.input),
+    );
     await one.engine.start();
     await enqueue(one.engine, job, input);
     expect(await got.promise).toEqual(input);
@@ -71,9 +78,16 @@ describeWith("newest", "a job", (database) => {
 
   describe("with a schema", () => {
     const zod = z.object({ to: z.email(), at: z.date(), tries: z.number().default(3) });
-    const valibot = v.object({ to: v.pipe(v.string(), v.email()), at: v.date(), tries: v.optional(v.number(), 3) });
+    const valibot = v.object({
+      to: v.pipe(v.string(), v.email()),
+      at: v.date(),
+      tries: v.optional(v.number(), 3),
+    });
     /** One written by hand, which answers later. */
-    const own: StandardSchemaV1<{ to: string; at: Date; tries?: number }, { to: string; at: Date; tries: number }> = {
+    const own: StandardSchemaV1<
+      { to: string; at: Date; tries?: number },
+      { to: string; at: Date; tries: number }
+    > = {
       "~standard": {
         version: 1,
         vendor: "own",
@@ -92,17 +106,23 @@ describeWith("newest", "a job", (database) => {
       ["zod", zod as Schema],
       ["valibot", valibot as Schema],
       ["own", own as Schema],
-    ])("of any library runs what fits, and refuses the rest without repeating it: %s", async (name, input) => {
-      const one = make();
-      const got = gate<unknown>();
-      const job = defineJob(one.engine, `schema-${name}`, { input }, (tools) => got.open(tools.input));
-      await one.engine.start();
-      await enqueue(one.engine, job, { to: "a@example.com", at: new Date(1) });
-      expect(await got.promise).toEqual({ to: "a@example.com", at: new Date(1), tries: 3 });
-      const refused = enqueue(one.engine, job, { to: "personal datum", at: "tomorrow" });
-      await expect(refused).rejects.toMatchObject({ code: "input_invalid", message: expect.stringMatching(/ at to, at\.$/) });
-      expect(await countOf(one.watch.database, `scope = '${job.scope}'`)).toBe(1);
-    });
+    ])(
+      "of any library runs what fits, and refuses the rest without repeating it: %s",
+      async (name, input) => {
+        const one = make();
+        const got = gate<unknown>();
+        const job = defineJob(one.engine, `schema-${name}`, { input }, (tools) => got.open(tools.input));
+        await one.engine.start();
+        await enqueue(one.engine, job, { to: "a@example.com", at: new Date(1) });
+        expect(await got.promise).toEqual({ to: "a@example.com", at: new Date(1), tries: 3 });
+        const refused = enqueue(one.engine, job, { to: "personal datum", at: "tomorrow" });
+        await expect(refused).rejects.toMatchObject({
+          code: "input_invalid",
+          message: expect.stringMatching(/ at to, at\.$/),
+        });
+        expect(await countOf(one.watch.database, `scope = '${job.scope}'`)).toBe(1);
+      },
+    );
 
     it("is dead at once when what was enqueued by older code no longer fits", async () => {
       const one = make();
@@ -111,19 +131,35 @@ describeWith("newest", "a job", (database) => {
       await one.engine.offer({ scope: job.scope, key: "1", body: '{"to":"personal datum"}' });
       await one.engine.offer({ scope: job.scope, key: "2", body: "{no json" });
       await one.history.ended(2);
-      expect(await look(one, job, "1")).toMatchObject({ state: "dead", reason: expect.stringMatching(/schema of job older at to, at/) });
-      expect(await look(one, job, "2")).toMatchObject({ state: "dead", reason: expect.stringMatching(/JSON/) });
+      expect(await look(one, job, "1")).toMatchObject({
+        state: "dead",
+        reason: expect.stringMatching(/schema of job older at to, at/),
+      });
+      expect(await look(one, job, "2")).toMatchObject({
+        state: "dead",
+        reason: expect.stringMatching(/JSON/),
+      });
     });
 
     it("says the types", () => {
       const one = make();
-      const job = defineJob(one.engine, "types", { input: zod, key: ({ tries }) => String(tries.toFixed()) }, ({ input, step }) => {
-        expectTypeOf(input).toEqualTypeOf<{ to: string; at: Date; tries: number }>();
-        expectTypeOf(step.transaction).parameter(1).parameter(0).toHaveProperty("query");
-        return input.tries;
-      });
+      const job = defineJob(
+        one.engine,
+        "types",
+        { input: zod, key: ({ tries }) => String(tries.toFixed()) },
+        ({ input, step }) => {
+          expectTypeOf(input).toEqualTypeOf<{ to: string; at: Date; tries: number }>();
+          expectTypeOf(step.transaction).parameter(1).parameter(0).toHaveProperty("query");
+          return input.tries;
+        },
+      );
       expectTypeOf(job).toEqualTypeOf<Job<{ to: string; at: Date; tries?: number | undefined }, number>>();
-      const byAnnotation = defineJob(one.engine, "types-2", { priority: 1 }, async ({ input }: JobTools<{ id: string }>) => input.id);
+      const byAnnotation = defineJob(
+        one.engine,
+        "types-2",
+        { priority: 1 },
+        async ({ input }: JobTools<{ id: string }>) => input.id,
+      );
       expectTypeOf(byAnnotation).toEqualTypeOf<Job<{ id: string }, string>>();
       const types = (): void => {
         // @ts-expect-error -- `to` is missing
@@ -155,10 +191,15 @@ describeWith("newest", "a job", (database) => {
   it("is tried again as its definition says, and then dead", async () => {
     const one = make();
     const attempts: number[] = [];
-    const job = defineJob(one.engine, "tries", { maxAttempts: 3, backoff: { baseMs: 1, capMs: 1 } }, ({ attempt }) => {
-      attempts.push(attempt);
-      throw new Error("no");
-    });
+    const job = defineJob(
+      one.engine,
+      "tries",
+      { maxAttempts: 3, backoff: { baseMs: 1, capMs: 1 } },
+      ({ attempt }) => {
+        attempts.push(attempt);
+        throw new Error("no");
+      },
+    );
     await one.engine.start();
     const { key } = await enqueue(one.engine, job, undefined);
     await one.history.ended(3);
@@ -183,18 +224,23 @@ describeWith("newest", "a job", (database) => {
   it("does not run finished steps again", async () => {
     const one = make();
     const ran: string[] = [];
-    const job = defineJob(one.engine, "steps", { backoff: { baseMs: 1, capMs: 1 } }, async ({ step, attempt }) => {
-      const a = await step("a", () => {
-        ran.push("a");
-        return 20;
-      });
-      await step.sleep("rest", 5);
-      if (attempt < 4) {
-        ran.push("no");
-        throw new Error("not yet");
-      }
-      return a + (await step("b", () => (ran.push("b"), 1)));
-    });
+    const job = defineJob(
+      one.engine,
+      "steps",
+      { backoff: { baseMs: 1, capMs: 1 } },
+      async ({ step, attempt }) => {
+        const a = await step("a", () => {
+          ran.push("a");
+          return 20;
+        });
+        await step.sleep("rest", 5);
+        if (attempt < 4) {
+          ran.push("no");
+          throw new Error("not yet");
+        }
+        return a + (await step("b", () => (ran.push("b"), 1)));
+      },
+    );
     await one.engine.start();
     const { key } = await enqueue(one.engine, job, undefined);
     await one.history.ended(4);
@@ -205,9 +251,16 @@ describeWith("newest", "a job", (database) => {
 
   describe("limits", () => {
     /** Runs so many, and says how many ran at once at the most, of all and of each key. */
-    const most = async (one: JobEngine, job: Job<{ key: string }>, at: { most: number; mostOfKey: number }, count: number) => {
+    const most = async (
+      one: JobEngine,
+      job: Job<{ key: string }>,
+      at: { most: number; mostOfKey: number },
+      count: number,
+    ) => {
       await one.engine.start();
-      await Promise.all(Array.from({ length: count }, (_, i) => enqueue(one.engine, job, { key: `k${i % 3}` })));
+      await Promise.all(
+        Array.from({ length: count }, (_, i) => enqueue(one.engine, job, { key: `k${i % 3}` })),
+      );
       await one.history.ended(count);
       return at;
     };
@@ -216,7 +269,10 @@ describeWith("newest", "a job", (database) => {
       const at = { most: 0, mostOfKey: 0 };
       const fn = async ({ input: { key } }: { input: { key: string } }): Promise<void> => {
         running.set(key, (running.get(key) ?? 0) + 1);
-        at.most = Math.max(at.most, [...running.values()].reduce((a, b) => a + b, 0));
+        at.most = Math.max(
+          at.most,
+          [...running.values()].reduce((a, b) => a + b, 0),
+        );
         at.mostOfKey = Math.max(at.mostOfKey, running.get(key)!);
         // Long enough for others to start, if they would.
         await new Promise((resolve) => setTimeout(resolve, 4));
@@ -235,7 +291,12 @@ describeWith("newest", "a job", (database) => {
     it("how many of one key run at once", async () => {
       const one = make();
       const { at, fn } = counting();
-      const job = defineJob(one.engine, "per-key", { concurrency: { perKey: { key: ({ key }) => key, limit: 2 } } }, fn);
+      const job = defineJob(
+        one.engine,
+        "per-key",
+        { concurrency: { perKey: { key: ({ key }) => key, limit: 2 } } },
+        fn,
+      );
       await most(one, job, at, 36);
       expect(at.mostOfKey).toBe(2);
       expect(at.most).toBeGreaterThan(2);
@@ -260,11 +321,19 @@ describeWith("newest", "a job", (database) => {
       const [one, other] = [make({ pollMs: 20 }), make({ pollMs: 20 })];
       const starts: number[] = [];
       const job = [one, other].map(({ engine }) =>
-        defineJob(engine, "rate", { rate: { limit: 5, per: "1 second" } }, () => void starts.push(performance.now())),
+        defineJob(
+          engine,
+          "rate",
+          { rate: { limit: 5, per: "1 second" } },
+          () => void starts.push(performance.now()),
+        ),
       )[0]!;
       await Promise.all([one.engine.start(), other.engine.start()]);
-      await Promise.all(Array.from({ length: 12 }, (_, i) => enqueue(i % 2 ? one.engine : other.engine, job, undefined)));
-      while (starts.length < 12) await Promise.race([one, other].map(({ history }) => history.ended(history.ran.length + 1)));
+      await Promise.all(
+        Array.from({ length: 12 }, (_, i) => enqueue(i % 2 ? one.engine : other.engine, job, undefined)),
+      );
+      while (starts.length < 12)
+        await Promise.race([one, other].map(({ history }) => history.ended(history.ran.length + 1)));
       // Within any second: the five of a full bucket, and what flowed in meanwhile.
       for (const start of starts) {
         expect(starts.filter((at) => at >= start && at < start + 1_000).length).toBeLessThanOrEqual(10);
@@ -286,12 +355,17 @@ describeWith("newest", "a job", (database) => {
       const one = make();
       const order: number[] = [];
       let running = 0;
-      const job = defineJob(one.engine, "serial", { serial: ({ group }) => group }, async ({ input }: JobTools<{ group: string; n: number }>) => {
-        expect(++running).toBe(1);
-        await new Promise(setImmediate);
-        running--;
-        order.push(input.n);
-      });
+      const job = defineJob(
+        one.engine,
+        "serial",
+        { serial: ({ group }) => group },
+        async ({ input }: JobTools<{ group: string; n: number }>) => {
+          expect(++running).toBe(1);
+          await new Promise(setImmediate);
+          running--;
+          order.push(input.n);
+        },
+      );
       await one.engine.start();
       for (let n = 0; n < 30; n++) await enqueue(one.engine, job, { group: "g", n });
       await one.history.ended(30);
@@ -344,8 +418,12 @@ describeWith("newest", "a job", (database) => {
   it("is defined once, and before anything runs", async () => {
     const one = make();
     defineJob(one.engine, "once", () => undefined);
-    expect(() => defineJob(one.engine, "once", () => undefined)).toThrow(expect.objectContaining({ code: "config_invalid" }));
+    expect(() => defineJob(one.engine, "once", () => undefined)).toThrow(
+      expect.objectContaining({ code: "config_invalid" }),
+    );
     await one.engine.start();
-    expect(() => defineJob(one.engine, "late", () => undefined)).toThrow(expect.objectContaining({ code: "registration_closed" }));
+    expect(() => defineJob(one.engine, "late", () => undefined)).toThrow(
+      expect.objectContaining({ code: "registration_closed" }),
+    );
   });
 });

@@ -105,7 +105,10 @@ describe("a schedule", () => {
       await goTo("2026-11-05T03:00:00Z");
       await ran(2);
       expect(ticks).toEqual(["2026-11-04T03:00:00.000Z", "2026-11-05T03:00:00.000Z"]);
-      const skipped = await one.engine.ledger.verbs.look({ scope: "job/report", key: "2026-11-01T03:00:00.000Z" });
+      const skipped = await one.engine.ledger.verbs.look({
+        scope: "job/report",
+        key: "2026-11-01T03:00:00.000Z",
+      });
       expect(skipped).toMatchObject({ state: "done", result: expect.stringContaining("missed") });
     });
 
@@ -196,7 +199,9 @@ describe("a schedule", () => {
     const one = jobEngine(database.url, { pollMs: 60_000 });
     open.push(one);
     // The real clock: what is recorded is also looked for when it is due, and not at the next poll.
-    await one.engine.database.query("create or replace function onceward.now() returns timestamptz language sql volatile as 'select clock_timestamp()'");
+    await one.engine.database.query(
+      "create or replace function onceward.now() returns timestamptz language sql volatile as 'select clock_timestamp()'",
+    );
     schedule(one.engine, "often", { cron: "* * * * * *" }, ({ tick }) => {
       ticks.push(tick.toISOString());
       watcher.tell();
@@ -249,8 +254,17 @@ describe("ticks", () => {
   });
 
   it("come once on a day with 23 hours, and once on a day with 25", () => {
-    const days = (from: string): string[] => walk("30 2 * * *", "Europe/Berlin", from, 3).map((tick) => tick.toISOString());
-    expect(days("2026-03-28T00:00:00Z")).toEqual(["2026-03-28T01:30:00.000Z", "2026-03-29T01:00:00.000Z", "2026-03-30T00:30:00.000Z"]);
-    expect(days("2026-10-24T00:00:00Z")).toEqual(["2026-10-24T00:30:00.000Z", "2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]);
+    const days = (from: string): string[] =>
+      walk("30 2 * * *", "Europe/Berlin", from, 3).map((tick) => tick.toISOString());
+    expect(days("2026-03-28T00:00:00Z")).toEqual([
+      "2026-03-28T01:30:00.000Z",
+      "2026-03-29T01:00:00.000Z",
+      "2026-03-30T00:30:00.000Z",
+    ]);
+    expect(days("2026-10-24T00:00:00Z")).toEqual([
+      "2026-10-24T00:30:00.000Z",
+      "2026-10-25T00:30:00.000Z",
+      "2026-10-26T01:30:00.000Z",
+    ]);
   });
 });

@@ -10,7 +10,10 @@ describeWith("newest", "memory", (database) => {
     const flood = fileURLToPath(new URL("flood.ts", import.meta.url));
     const args = ["--expose-gc", "--import", "jiti/register", flood, database().url, "19200", "6"];
     const { stdout } = await promisify(execFile)(process.execPath, args);
-    const rounds = stdout.trim().split("\n").map((line) => JSON.parse(line) as Round);
+    const rounds = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Round);
     expect(rounds).toHaveLength(6);
     const kept = rounds.at(-1)!.heap - rounds[1]!.heap;
     const jobs = rounds.slice(2).reduce((sum, round) => sum + round.jobs, 0);

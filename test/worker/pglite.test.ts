@@ -16,7 +16,9 @@ describe("a worker on PGlite, where one session serves everybody", () => {
     for (const one of open) await one.close();
     await db.close();
   });
-  const start = async (...rest: Parameters<typeof engineOn> extends [unknown, ...infer Others] ? Others : never) => {
+  const start = async (
+    ...rest: Parameters<typeof engineOn> extends [unknown, ...infer Others] ? Others : never
+  ) => {
     const made = engineOn(pgliteDatabase(db as unknown as PGliteLike<unknown>), ...rest);
     open.push(made);
     await made.engine.start();
@@ -32,7 +34,9 @@ describe("a worker on PGlite, where one session serves everybody", () => {
       ],
       { pollMs: noPoll },
     );
-    await Promise.all(Array.from({ length: 9 }, (_, i) => engine.offer({ scope: "p1", key: `${i}`, body: "1" })));
+    await Promise.all(
+      Array.from({ length: 9 }, (_, i) => engine.offer({ scope: "p1", key: `${i}`, body: "1" })),
+    );
     await history.ended(27);
     expect(await countOf(engine.database, "scope = 'p1' and state = 'done'")).toBe(27);
   });

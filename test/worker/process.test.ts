@@ -15,7 +15,9 @@ describeWith("newest", "worker processes", (database) => {
     for (const one of processes.splice(0)) await one.kill();
     for (const one of engines.splice(0)) await one.close();
   });
-  const engine = (...rest: Parameters<typeof engineOn> extends [unknown, ...infer Others] ? Others : never) => {
+  const engine = (
+    ...rest: Parameters<typeof engineOn> extends [unknown, ...infer Others] ? Others : never
+  ) => {
     const made = engineOn(database().url, ...rest);
     engines.push(made);
     return made;
@@ -61,7 +63,9 @@ describeWith("newest", "worker processes", (database) => {
     const outcomes = zombie.of("ran").map((word) => (word.word === "ran" ? word.outcome : ""));
     expect(outcomes).toEqual(Array(count).fill("lost"));
     expect(other.history.outcomes()).toEqual(Array(count).fill("done"));
-    expect(await countOf(other.watch.database, "scope = 'z1' and state = 'done' and attempt = 2")).toBe(count);
+    expect(await countOf(other.watch.database, "scope = 'z1' and state = 'done' and attempt = 2")).toBe(
+      count,
+    );
   });
 
   it("that were stopped past their leases do nothing outside any more, if they ask first", async () => {
@@ -96,7 +100,9 @@ describeWith("newest", "worker processes", (database) => {
     expect(await leaving.ended()).toBe("SIGTERM");
     await other.history.ended(36);
     expect(await countOf(other.watch.database, "scope = 'd1' and state = 'done' and tries = 1")).toBe(40);
-    const { rows } = await other.watch.database.query("select id from onceward.worker where 'd1' = any (lanes)");
+    const { rows } = await other.watch.database.query(
+      "select id from onceward.worker where 'd1' = any (lanes)",
+    );
     expect(rows).toEqual([{ id: other.engine.ledger.worker }]);
   });
 

@@ -16,7 +16,11 @@ describeWith("newest", "one attempt", (database) => {
     return made;
   };
   /** Runs one task of a lane, once. */
-  const runOnce = async (name: string, work: Parameters<typeof lane>[1], options?: Parameters<typeof lane>[2]) => {
+  const runOnce = async (
+    name: string,
+    work: Parameters<typeof lane>[1],
+    options?: Parameters<typeof lane>[2],
+  ) => {
     const made = await start([lane(name, work, options)], { pollMs: noPoll });
     await made.engine.offer({ scope: name, key: "1", body: "1" });
     await made.history.ended(1);
@@ -55,7 +59,9 @@ describeWith("newest", "one attempt", (database) => {
     expect(await told.promise).toMatchObject({ code: "claim_lost" });
     await made.history.ended(1);
     expect(made.history.outcomes()).toEqual(["lost"]);
-    expect(await made.engine.ledger.verbs.look({ scope: "r2", key: "1" })).toMatchObject({ state: "cancelled" });
+    expect(await made.engine.ledger.verbs.look({ scope: "r2", key: "1" })).toMatchObject({
+      state: "cancelled",
+    });
   });
 
   it("that outlives its lease, because it could not be renewed, is told so before another begins", async () => {
@@ -83,7 +89,10 @@ describeWith("newest", "one attempt", (database) => {
   });
 
   it("goes on for many leases while it is renewed", async () => {
-    const made = await start([lane("r4", () => made.watch.sentTimes("renew_many", 6))], { leaseMs: 150, pollMs: 10 });
+    const made = await start([lane("r4", () => made.watch.sentTimes("renew_many", 6))], {
+      leaseMs: 150,
+      pollMs: 10,
+    });
     await made.engine.offer({ scope: "r4", key: "1", body: "1" });
     await made.history.ended(1);
     expect(made.history.ran[0]).toMatchObject({ task: { attempt: 1 }, ran: { outcome: "done" } });
@@ -124,7 +133,10 @@ describeWith("newest", "one attempt", (database) => {
     const waiting = lane("r9", () => new Promise(() => {}));
     const recorded = await made.engine.ledger.recordAndClaim({ scope: "r9", key: "1", body: "1" });
     expect(recorded.outcome).toBe("claimed");
-    const claimed = await made.engine.ledger.verbs.claim({ scope: "r9", key: "1" }, { leaseMs: 1, worker: "w" });
+    const claimed = await made.engine.ledger.verbs.claim(
+      { scope: "r9", key: "1" },
+      { leaseMs: 1, worker: "w" },
+    );
     expect(claimed.outcome).toBe("running");
     const task = { scope: "r9", key: "1", attempt: 1, tries: 1 } as never;
     const controller = new AbortController();

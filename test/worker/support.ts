@@ -182,11 +182,14 @@ export function engineOn(
 /** Resolves once so many attempts have ended in these engines together. */
 export async function allEnded(engines: readonly TestEngine[], count: number): Promise<void> {
   const ended = (): number => engines.reduce((sum, one) => sum + one.history.ran.length, 0);
-  while (ended() < count) await Promise.race(engines.map((one) => one.history.ended(one.history.ran.length + 1)));
+  while (ended() < count)
+    await Promise.race(engines.map((one) => one.history.ended(one.history.ran.length + 1)));
 }
 
 export async function countOf(database: Queryable, condition = "true"): Promise<number> {
-  const { rows } = await database.query(`select to_jsonb(count(*)) as n from onceward.task where ${condition}`);
+  const { rows } = await database.query(
+    `select to_jsonb(count(*)) as n from onceward.task where ${condition}`,
+  );
   return Number(rows[0]?.["n"]);
 }
 

@@ -37,7 +37,9 @@ describeWith("newest", "the worker", (database) => {
       const { engine, history, watch } = await start([lane("a2")], { pollMs: noPoll, concurrency: 64 });
       await watch.sentTimes("claim_due", 1);
       const before = watch.sent.length;
-      await Promise.all(Array.from({ length: 50 }, (_, i) => engine.offer({ scope: "a2", key: `${i}`, body: "1" })));
+      await Promise.all(
+        Array.from({ length: 50 }, (_, i) => engine.offer({ scope: "a2", key: `${i}`, body: "1" })),
+      );
       await history.ended(50);
       expect(watch.sent.slice(before).filter((verb) => verb === "record_many")).toHaveLength(1);
       expect(watch.sent.length - before).toBeLessThan(10);
@@ -85,7 +87,9 @@ describeWith("newest", "the worker", (database) => {
     it("is woken by another process's word", async () => {
       const { history } = await start([lane("a5")], { pollMs: noPoll });
       const writer = idle([]);
-      expect(await writer.engine.offer({ scope: "a5", key: "1", body: "1" })).toEqual({ outcome: "recorded" });
+      expect(await writer.engine.offer({ scope: "a5", key: "1", body: "1" })).toEqual({
+        outcome: "recorded",
+      });
       await history.ended(1);
       expect(writer.watch.count("wake")).toBe(1);
     });
@@ -99,7 +103,8 @@ describeWith("newest", "the worker", (database) => {
 
     it("starts and polls where listening fails", async () => {
       const made = idle([lane("a7")], { pollMs: 20 });
-      made.watch.database.listen = () => Promise.reject(new OncewardError("database_unavailable", "no direct way"));
+      made.watch.database.listen = () =>
+        Promise.reject(new OncewardError("database_unavailable", "no direct way"));
       await made.engine.start();
       await idle([]).engine.offer({ scope: "a7", key: "1", body: "1" });
       await made.history.ended(1);
@@ -157,7 +162,9 @@ describeWith("newest", "the worker", (database) => {
       // The first ones are quick, so more are taken ahead; then all places are held by slow ones.
       for (let i = 0; i < 20; i++) await busy.engine.offer({ scope: "a12", key: `quick ${i}`, body: "1" });
       await busy.history.ended(20);
-      const offers = Array.from({ length: 10 }, (_, i) => busy.engine.offer({ scope: "a12", key: `${i}`, body: "slow" }));
+      const offers = Array.from({ length: 10 }, (_, i) =>
+        busy.engine.offer({ scope: "a12", key: `${i}`, body: "slow" }),
+      );
       const outcomes = (await Promise.all(offers)).map(({ outcome }) => outcome);
       expect(outcomes.filter((outcome) => outcome === "claimed").length).toBeGreaterThan(2);
       const free = await start([lane("a12")], { pollMs: 20 });
@@ -169,7 +176,9 @@ describeWith("newest", "the worker", (database) => {
     it("runs tasks outside of the async context of who enqueued them", async () => {
       const context = new AsyncLocalStorage<string>();
       const seen: unknown[] = [];
-      const { engine, history } = await start([lane("a13", () => seen.push(context.getStore()))], { pollMs: noPoll });
+      const { engine, history } = await start([lane("a13", () => seen.push(context.getStore()))], {
+        pollMs: noPoll,
+      });
       await context.run("a request", () => engine.offer({ scope: "a13", key: "1", body: "1" }));
       await history.ended(1);
       expect(seen).toEqual([undefined]);
@@ -182,7 +191,9 @@ describeWith("newest", "the worker", (database) => {
       const slow = ["s1", "s2", "s3"].map((name) => lane(name, () => held.promise));
       const quick = lane("q1");
       const { engine, history } = await start([...slow, quick], { concurrency: 8, pollMs: 20 });
-      const tasks = slow.flatMap(({ name }) => Array.from({ length: 30 }, (_, i) => ({ scope: name, key: `${i}`, body: "1" })));
+      const tasks = slow.flatMap(({ name }) =>
+        Array.from({ length: 30 }, (_, i) => ({ scope: name, key: `${i}`, body: "1" })),
+      );
       await engine.ledger.verbs.record(tasks);
       engine.worker.wake();
       for (let i = 0; i < 30; i++) await idle([]).engine.offer({ scope: "q1", key: `${i}`, body: "1" });
@@ -194,10 +205,21 @@ describeWith("newest", "the worker", (database) => {
 
     it("lets one long line behind a hot key hold up nobody else", async () => {
       const held = gate();
-      const work = (task: { serial: string | null }): unknown => (task.serial === "hot" ? held.promise : undefined);
+      const work = (task: { serial: string | null }): unknown =>
+        task.serial === "hot" ? held.promise : undefined;
       const { engine, history } = await start([lane("h1", work)], { concurrency: 4, pollMs: 50 });
-      const hot = Array.from({ length: 300 }, (_, i) => ({ scope: "h1", key: `hot ${1_000 + i}`, body: "1", serial: "hot" }));
-      const cold = Array.from({ length: 20 }, (_, i) => ({ scope: "h1", key: `cold ${i}`, body: "1", serial: `c${i % 5}` }));
+      const hot = Array.from({ length: 300 }, (_, i) => ({
+        scope: "h1",
+        key: `hot ${1_000 + i}`,
+        body: "1",
+        serial: "hot",
+      }));
+      const cold = Array.from({ length: 20 }, (_, i) => ({
+        scope: "h1",
+        key: `cold ${i}`,
+        body: "1",
+        serial: `c${i % 5}`,
+      }));
       await engine.ledger.verbs.record(hot);
       await engine.ledger.verbs.record(cold);
       engine.worker.wake();
@@ -219,7 +241,10 @@ describeWith("newest", "the worker", (database) => {
         running--;
       };
       const limited = lane("l1", work, { limit: { running: 3 } });
-      const engines = [await start([limited], { pollMs: 20 }), await start([limited], { pollMs: 20 })] as const;
+      const engines = [
+        await start([limited], { pollMs: 20 }),
+        await start([limited], { pollMs: 20 }),
+      ] as const;
       for (let i = 0; i < 30; i++) {
         await engines[i % 2]!.engine.offer({ scope: "l1", key: `${i}`, body: "1", slots: 3 });
       }
@@ -235,7 +260,9 @@ describeWith("newest", "the worker", (database) => {
       const one = await start([lane("t1", work)], { concurrency: 2, pollMs: noPoll });
       for (let i = 0; i < 20; i++) await one.engine.offer({ scope: "t1", key: `quick ${i}`, body: "1" });
       await one.history.ended(20);
-      await Promise.all(Array.from({ length: 10 }, (_, i) => one.engine.offer({ scope: "t1", key: `${i}`, body: "slow" })));
+      await Promise.all(
+        Array.from({ length: 10 }, (_, i) => one.engine.offer({ scope: "t1", key: `${i}`, body: "slow" })),
+      );
       const other = await start([lane("t1")], { pollMs: noPoll });
       const stopped = one.engine.stop();
       await other.history.ended(8);
@@ -321,7 +348,9 @@ describeWith("newest", "the worker", (database) => {
       await starting;
       await stopped;
       expect(one.watch.count("claim_due")).toBe(0);
-      const { rows } = await one.watch.database.query("select id from onceward.worker where id = $1", [one.engine.ledger.worker]);
+      const { rows } = await one.watch.database.query("select id from onceward.worker where id = $1", [
+        one.engine.ledger.worker,
+      ]);
       expect(rows).toEqual([]);
       await expect(one.engine.start()).rejects.toMatchObject({ code: "config_invalid" });
     });
