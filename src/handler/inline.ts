@@ -63,7 +63,6 @@ export class Inline {
         return await this.#run(recorded.task ?? freshlyClaimed(task, recorded.attempt), onClaimed);
       }
       if (recorded.outcome === "conflict") return { outcome: "conflict" };
-      if (recorded.outcome === "recorded" && recorded.state) return { outcome: recorded.state };
       const known = recorded.outcome === "duplicate" ? outcomeOfState(recorded.state) : undefined;
       if (known) return { outcome: known };
     } finally {

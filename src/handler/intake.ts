@@ -108,7 +108,7 @@ export class Intake<Tx> {
     attended: readonly Registered<Tx>[],
   ): Promise<Outcome> {
     const { inline, runner } = this.#parts;
-    const attend = (claimed: ClaimedTask): void => runner.attend(claimed);
+    const attend = (claimed: ClaimedTask): void => runner.attend(claimed, attended);
     const { outcome, result } = await inline.settle(task, attend);
     const several = handlers.length > 1 || handlers[0]?.options.serialBy !== undefined;
     if (outcome === "done" ? result !== handedOn : outcome !== "duplicate" || !several) return outcome;

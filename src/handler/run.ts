@@ -32,8 +32,8 @@ export class EventRunner<Tx> {
   readonly #registry: Registry<Tx>;
   readonly #defaults: AttemptOptions;
   readonly #room: Room | undefined;
-  /** Events whose caller runs their inline handlers itself, so that no worker need be woken for these. */
-  readonly #attended = new WeakSet<ClaimedTask>();
+  /** Which handlers of an event its caller runs itself, so that no worker need be woken for these. */
+  readonly #attended = new WeakMap<ClaimedTask, readonly Registered<Tx>[]>();
 
   constructor({ engine, source, registry, defaults, room }: RunnerParts<Tx>) {
     this.#engine = engine;
@@ -43,8 +43,8 @@ export class EventRunner<Tx> {
     this.#room = room;
   }
 
-  attend(task: ClaimedTask): void {
-    this.#attended.add(task);
+  attend(task: ClaimedTask, handlers: readonly Registered<Tx>[]): void {
+    this.#attended.set(task, handlers);
   }
 
   /** What differs between the tasks of this lane. */
@@ -180,9 +180,9 @@ export class EventRunner<Tx> {
       }
       return this.#complete(task, run, queryable);
     });
-    const attended = this.#attended.has(task);
-    for (const [i, { options }] of handlers.entries()) {
-      if (!(attended && options.answer !== "queued")) this.#engine.worker.announce(parts[i]!.scope);
+    const attended = this.#attended.get(task);
+    for (const [i, handler] of handlers.entries()) {
+      if (!attended?.includes(handler)) this.#engine.worker.announce(parts[i]!.scope);
     }
     return { finish: "committed", result: handedOn };
   }

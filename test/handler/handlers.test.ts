@@ -53,7 +53,7 @@ describeWith("newest", "handlers", (database) => {
   });
 
   it("has what it enqueued run after the commit, also a job that is known by its name alone", async () => {
-    const app = await open();
+    const app = await open({ pollMs: 600_000 });
     const ran: string[] = [];
     let done: (() => void) | undefined;
     const bothRan = new Promise<void>((resolve) => (done = resolve));
@@ -347,7 +347,7 @@ describeWith("newest", "handlers", (database) => {
     let most = 0;
     const busy = async (tx: PgClient) => {
       most = Math.max(most, ++running);
-      await tx.query("select pg_sleep(0.02)");
+      await tx.query("select pg_sleep(0.1)");
       running--;
     };
     app.billing.on("invoice.paid", ({ tx }) => busy(tx));
