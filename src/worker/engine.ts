@@ -5,7 +5,7 @@ import { OncewardError } from "../errors.ts";
 import { Ledger } from "../ledger/ledger.ts";
 import { checkSchema, migrate } from "../ledger/migrate.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
-import type { Lane, Ran } from "./lane.ts";
+import { type Lane, laneOf, type Ran } from "./lane.ts";
 import { runTask } from "./run.ts";
 import { Worker, type WorkerOptions } from "./worker.ts";
 
@@ -49,6 +49,11 @@ export class Engine<Tx = unknown> {
       );
     }
     this.#lanes.set(lane.name, lane);
+  }
+
+  /** What runs a scope here; undefined where nothing does. */
+  laneOf(scope: string): Lane | undefined {
+    return laneOf(this.#lanes, scope);
   }
 
   /** Throws where registration is closed. */
