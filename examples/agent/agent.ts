@@ -44,7 +44,10 @@ export function reachOut(once: Pick<Once, "run">, world: World, run: string): Pr
           const found = await fetch(`${world.api}/sent/${key}`);
           if (found.status === 404) return { done: false };
           const { messageId } = (await found.json()) as { messageId: string };
-          return { done: true, value: { messageId, accepted: [lead.email], rejected: [], response: "found" } };
+          return {
+            done: true,
+            value: { messageId, accepted: [lead.email], rejected: [], response: "found" },
+          };
         },
       },
     });

@@ -15,7 +15,9 @@ export interface ActionTools<Tx = unknown, Input = unknown> {
   readonly signal: AbortSignal;
 }
 
-export type ActionFunction<T, Tx = unknown, Input = unknown> = (tools: ActionTools<Tx, Input>) => T | Promise<T>;
+export type ActionFunction<T, Tx = unknown, Input = unknown> = (
+  tools: ActionTools<Tx, Input>,
+) => T | Promise<T>;
 
 export interface ActionOptions<Input = unknown> {
   /** What the action is given. The same key with another input is refused: `input_conflict`. */

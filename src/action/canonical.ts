@@ -15,7 +15,10 @@ export function canonicalJson(value: unknown): string {
   }
   if (typeof value === "string" && !value.isWellFormed()) throw invalid("a lone surrogate");
   if (typeof value === "number" && !Number.isFinite(value)) throw invalid("a number that is not finite");
-  const text = ["string", "number", "boolean"].includes(typeof value) || value === null ? JSON.stringify(value) : undefined;
+  const text =
+    ["string", "number", "boolean"].includes(typeof value) || value === null
+      ? JSON.stringify(value)
+      : undefined;
   if (text === undefined) throw invalid(`a value of type ${typeof value}`);
   return text;
 }

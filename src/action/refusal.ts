@@ -28,7 +28,10 @@ export function parked(task: NewTask, state: TaskState, reason = "no reason was 
 /** It is not done yet. */
 export function notYet(outcome: "running" | "waiting"): OncewardError {
   return outcome === "running"
-    ? new OncewardError("already_running", "Another caller is running this action. Call again with the same key for its result.")
+    ? new OncewardError(
+        "already_running",
+        "Another caller is running this action. Call again with the same key for its result.",
+      )
     : new OncewardError(
         "still_waiting",
         "The action sleeps or waits for a signal. Call again with the same key once it can go on.",

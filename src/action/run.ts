@@ -118,7 +118,10 @@ function laneOf<Tx, T, Input>(
 }
 
 /** Waits a little; false when there is no use in waiting any longer. */
-function patienceOf(leaseMs: number, options: ActionOptions): (state: TaskState, dueInMs?: number) => Promise<boolean> {
+function patienceOf(
+  leaseMs: number,
+  options: ActionOptions,
+): (state: TaskState, dueInMs?: number) => Promise<boolean> {
   const { wait = leaseMs + graceMs, signal } = options;
   const ends = performance.now() + (wait === false ? 0 : milliseconds(wait));
   let pause = firstPauseMs;

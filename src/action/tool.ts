@@ -13,8 +13,10 @@ export interface ToolTools<Tx = unknown> {
   readonly step: Step<Tx>;
 }
 
-export interface ToolOptions<Args, Result, Tx = unknown>
-  extends Omit<ActionOptions, "input" | "scope" | "signal" | "cause"> {
+export interface ToolOptions<Args, Result, Tx = unknown> extends Omit<
+  ActionOptions,
+  "input" | "scope" | "signal" | "cause"
+> {
   readonly name: string;
   run(args: Args, tools: ToolTools<Tx>): Result | Promise<Result>;
   /** Makes one step of the whole call, with these options for its unknown outcome. */
@@ -42,11 +44,18 @@ export interface Tool<Args, Result> {
  * Wraps an agent's tool: its name, its arguments and the agent's run are the key. An agent that is
  * started again, or asks twice, gets the result of the first time.
  */
-export function tool<Tx, Args, Result>(engine: Engine<Tx>, options: ToolOptions<Args, Result, Tx>): Tool<Args, Result> {
+export function tool<Tx, Args, Result>(
+  engine: Engine<Tx>,
+  options: ToolOptions<Args, Result, Tx>,
+): Tool<Args, Result> {
   const { name, run, once, ...rest } = options;
   const scope = `action/${name}`;
   const prepare = (args: Args, call: ToolCall): Parameters<typeof takeAction<Tx, Result, Args>> => {
-    const key = [call.runId, fingerprintOf(args).slice(0, 32), ...(call.nth === undefined ? [] : [call.nth])].join(" ");
+    const key = [
+      call.runId,
+      fingerprintOf(args).slice(0, 32),
+      ...(call.nth === undefined ? [] : [call.nth]),
+    ].join(" ");
     const fn: ActionFunction<Result, Tx, Args> = (tools) => {
       const { step } = tools;
       if (once) return step("call", once, ({ key: own, signal }) => run(args, { key: own, signal, step }));
@@ -56,6 +65,7 @@ export function tool<Tx, Args, Result>(engine: Engine<Tx>, options: ToolOptions<
     return [engine, key, fn, { ...rest, scope, input: args, signal: call.signal }];
   };
   const wrapped = (args: Args, call: ToolCall): Promise<Result> => runAction(...prepare(args, call));
-  const outcome = (args: Args, call: ToolCall): Promise<ActionOutcome<Result>> => takeAction(...prepare(args, call));
+  const outcome = (args: Args, call: ToolCall): Promise<ActionOutcome<Result>> =>
+    takeAction(...prepare(args, call));
   return Object.assign(wrapped, { outcome, toolName: name });
 }

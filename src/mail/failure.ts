@@ -22,13 +22,20 @@ export function mailFailure(thrown: unknown, progress: Progress): Error {
   const { command = "", responseCode } = error;
   if (responseCode !== undefined && aboutMail.has(command)) {
     const message = `The mail server answered ${responseCode} to ${command}.`;
-    return responseCode >= 500 ? new Fatal(message, { cause: error }) : new NotDone(message, { cause: error });
+    return responseCode >= 500
+      ? new Fatal(message, { cause: error })
+      : new NotDone(message, { cause: error });
   }
   const what = [error.code, command, responseCode].filter(Boolean).join(", ") || "no code";
   if (!progress.complete) {
-    return new NotDone(`The mail was not sent: the connection to the mail server failed before its end (${what}).`, {
-      cause: error,
-    });
+    return new NotDone(
+      `The mail was not sent: the connection to the mail server failed before its end (${what}).`,
+      {
+        cause: error,
+      },
+    );
   }
-  return new Error(`The mail server did not answer after it had got the whole mail (${what}).`, { cause: error });
+  return new Error(`The mail server did not answer after it had got the whole mail (${what}).`, {
+    cause: error,
+  });
 }

@@ -20,7 +20,9 @@ export class Handover {
   readonly #underWay = new Map<string, Progress>();
   readonly #watches: boolean;
 
-  constructor(transport: { use?(step: string, plugin: (mail: unknown, done: (error?: null) => void) => void): unknown }) {
+  constructor(transport: {
+    use?(step: string, plugin: (mail: unknown, done: (error?: null) => void) => void): unknown;
+  }) {
     this.#watches = typeof transport.use === "function";
     transport.use?.("stream", (mail, done) => {
       this.#watch(mail as PassingMail);

@@ -30,14 +30,23 @@ export interface Sent {
 }
 
 /** The `step` of any job, handler or action. */
-type MailStep = (name: string, options: StepOptions<Sent>, fn: (tools: StepTools) => Promise<Sent>) => Promise<Sent>;
+type MailStep = (
+  name: string,
+  options: StepOptions<Sent>,
+  fn: (tools: StepTools) => Promise<Sent>,
+) => Promise<Sent>;
 
 export interface Mailer<Message> {
   /**
    * Sends a mail as a step of its own. Mail servers know no keys: for the unknown outcome the default is
    * `never`, at most one mail, the task parked; give `verify` where the sent mails can be searched.
    */
-  (step: MailStep, name: string, message: Message, options?: Pick<StepOptions<Sent>, "unknown">): Promise<Sent>;
+  (
+    step: MailStep,
+    name: string,
+    message: Message,
+    options?: Pick<StepOptions<Sent>, "unknown">,
+  ): Promise<Sent>;
   /** Sends a mail within a step, whose key becomes the Message-ID. */
   send(tools: Pick<StepTools, "key">, message: Message): Promise<Sent>;
 }
@@ -61,7 +70,11 @@ export function mailOnce<Message extends object>(
     const messageId = `<${tools.key}@${options.domain ?? domainOf(message)}>`;
     const progress = handover.begin(messageId);
     try {
-      const { accepted = [], rejected = [], response = "" } = await transport.sendMail({ ...message, messageId });
+      const {
+        accepted = [],
+        rejected = [],
+        response = "",
+      } = await transport.sendMail({ ...message, messageId });
       return { messageId, accepted: accepted.map(String), rejected: rejected.map(String), response };
     } catch (error) {
       throw mailFailure(error, progress);

@@ -52,7 +52,10 @@ export class Attempt {
     this.task = task;
     this.run = run;
     this.#known = new Map(
-      task.steps.map(({ name, state, value, started_at }) => [name, { state, value, startedAt: Date.parse(started_at) }]),
+      task.steps.map(({ name, state, value, started_at }) => [
+        name,
+        { state, value, startedAt: Date.parse(started_at) },
+      ]),
     );
     this.suspended = new Promise((resolve, reject) => {
       this.#suspend = resolve;
@@ -111,7 +114,10 @@ export class Attempt {
 
   /** The claim is gone: nothing of this attempt counts any more, and no step of it starts. */
   lost(): OncewardError {
-    const error = new OncewardError("claim_lost", "This attempt has lost its claim; another one has taken over.");
+    const error = new OncewardError(
+      "claim_lost",
+      "This attempt has lost its claim; another one has taken over.",
+    );
     this.#ended = true;
     this.#stop(error);
     return error;
@@ -148,12 +154,23 @@ export class Attempt {
 
   /** Steps which earlier attempts finished and this one has not asked for. */
   unasked(): string[] {
-    return [...this.#known].filter(([name, { state }]) => state === "done" && !this.#asked.has(name)).map(([name]) => name);
+    return [...this.#known]
+      .filter(([name, { state }]) => state === "done" && !this.#asked.has(name))
+      .map(([name]) => name);
   }
 
   #check(name: string): void {
-    if (typeof name !== "string" || name === "" || Buffer.byteLength(name) > 255 || name.includes("\0") || !name.isWellFormed()) {
-      throw new OncewardError("value_invalid", "A step's name is text of 1 to 255 bytes, without NUL and lone surrogates.");
+    if (
+      typeof name !== "string" ||
+      name === "" ||
+      Buffer.byteLength(name) > 255 ||
+      name.includes("\0") ||
+      !name.isWellFormed()
+    ) {
+      throw new OncewardError(
+        "value_invalid",
+        "A step's name is text of 1 to 255 bytes, without NUL and lone surrogates.",
+      );
     }
     if (inStep.getStore() === this) {
       throw new OncewardError(
@@ -166,7 +183,7 @@ export class Attempt {
       throw new OncewardError(
         "step_duplicate",
         `Step "${name}" was asked for twice in one attempt. A name stands for one result: give each its own, ` +
-          'for instance `mail ${user.id}` in a loop.',
+          "for instance `mail ${user.id}` in a loop.",
       );
     }
   }
@@ -199,7 +216,9 @@ export class Attempt {
       } catch (error) {
         if (!(error instanceof OncewardError) || !error.retry) throw error;
         this.run.signal.throwIfAborted();
-        await new Promise((resolve) => setTimeout(resolve, savePausesMs[Math.min(tries, savePausesMs.length - 1)]));
+        await new Promise((resolve) =>
+          setTimeout(resolve, savePausesMs[Math.min(tries, savePausesMs.length - 1)]),
+        );
       }
     }
   }
@@ -218,7 +237,10 @@ export class Attempt {
     if (this.#inFlight > 0 || this.#ended) return;
     this.#ended = true;
     const signal = this.#waits.find((wait) => wait.signal !== undefined)?.signal;
-    this.#suspend({ finish: "defer", until: { ...this.#earliest(), ...(signal !== undefined && { signal }) } });
+    this.#suspend({
+      finish: "defer",
+      until: { ...this.#earliest(), ...(signal !== undefined && { signal }) },
+    });
   }
 
   #earliest(): { at: Date } | { delayMs: number | "forever" } {

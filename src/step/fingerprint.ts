@@ -4,5 +4,7 @@ import { toTree } from "./value.ts";
 
 /** Equal for equal values, whatever the order of their properties: SHA-256 of their canonical JSON, in hex. */
 export function fingerprintOf(value: unknown): string {
-  return createHash("sha256").update(canonicalJson(toTree(value))).digest("hex");
+  return createHash("sha256")
+    .update(canonicalJson(toTree(value)))
+    .digest("hex");
 }

@@ -34,10 +34,7 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
     startedBefore: known?.state === "started" ? new Date(known.startedAt) : undefined,
   });
 
-  function step<T>(
-    name: string,
-    ...rest: [Fn<T>] | [StepOptions<T>, Fn<T>]
-  ): Promise<T> {
+  function step<T>(name: string, ...rest: [Fn<T>] | [StepOptions<T>, Fn<T>]): Promise<T> {
     const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
     return attempt.ask(name, async (known) => {
       const kept = keptOf<T>(name, known);
@@ -72,7 +69,9 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
           const { scope, key, attempt: number } = task;
           // The last statement: it holds the claim against takers until the commit.
           const verbs = engine.ledger.within(ledger);
-          const [saved] = await verbs.saveSteps([{ scope, key, attempt: number, name, state: "done", value }]);
+          const [saved] = await verbs.saveSteps([
+            { scope, key, attempt: number, name, state: "done", value },
+          ]);
           if (saved !== "saved") throw attempt.lost();
           return value;
         });
@@ -119,7 +118,10 @@ function policyOf<T>(options: StepOptions<T>): Policy {
   const verify = typeof unknown === "object" ? unknown.verify : undefined;
   if (keyLasts !== undefined) {
     if (unknown === "never") {
-      throw new OncewardError("config_invalid", "A step with unknown: 'never' is not repeated, however long its key lasts.");
+      throw new OncewardError(
+        "config_invalid",
+        "A step with unknown: 'never' is not repeated, however long its key lasts.",
+      );
     }
     return { record: true, verify, repeatForMs: milliseconds(keyLasts) };
   }
@@ -128,14 +130,23 @@ function policyOf<T>(options: StepOptions<T>): Policy {
 }
 
 /** The step was started and its result is not known: what now? Its value, or undefined where it is to run. */
-async function judge(attempt: Attempt, name: string, known: KnownStep, policy: Policy): Promise<{ value: unknown } | undefined> {
+async function judge(
+  attempt: Attempt,
+  name: string,
+  known: KnownStep,
+  policy: Policy,
+): Promise<{ value: unknown } | undefined> {
   const age = attempt.now() - known.startedAt;
   if (age < policy.repeatForMs) return undefined;
   if (!policy.verify) {
     const why = policy.repeatForMs > 0 ? ", and the provider has forgotten its key by now" : "";
-    return attempt.stop(unknownOutcome(name, `An earlier attempt started it and did not come to save its result${why}.`));
+    return attempt.stop(
+      unknownOutcome(name, `An earlier attempt started it and did not come to save its result${why}.`),
+    );
   }
-  const verdict = (await policy.verify(stepKey(attempt.task, name))) as "unknown" | { done: boolean; value?: unknown };
+  const verdict = (await policy.verify(stepKey(attempt.task, name))) as
+    | "unknown"
+    | { done: boolean; value?: unknown };
   if (verdict === "unknown") return attempt.stop(unknownOutcome(name, "The provider could not tell either."));
   if (!verdict.done) return undefined;
   const text = encoded(name, verdict.value);

@@ -21,7 +21,14 @@ export function idempotencyKey(tools: Pick<StepTools, "key">, part?: string): { 
 }
 
 /** Errors of a connection that was never made. */
-const neverConnected = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
+const neverConnected = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+]);
 
 /**
  * `fetch` that carries the step's key as `Idempotency-Key` and ends with the attempt. An answer that asks to

@@ -16,7 +16,8 @@ export function isPlainJson(value: unknown, depth = maxDepth): boolean {
   for (const name in value) {
     const one = (value as Record<string, unknown>)[name];
     // Properties that are undefined are left out by both ways. The names are those with a meaning to encodeValue.
-    if (one !== undefined && (name === "$onceward" || name === "toJSON" || !isPlainJson(one, depth - 1))) return false;
+    if (one !== undefined && (name === "$onceward" || name === "toJSON" || !isPlainJson(one, depth - 1)))
+      return false;
   }
   return true;
 }

@@ -11,7 +11,9 @@ export interface StepTools {
 /** What became of a step whose outcome was unknown, as somebody found who looked at the provider. */
 export type Verdict<T> =
   | { readonly done: false }
-  | (undefined extends T ? { readonly done: true; readonly value?: T } : { readonly done: true; readonly value: T })
+  | (undefined extends T
+      ? { readonly done: true; readonly value?: T }
+      : { readonly done: true; readonly value: T })
   | "unknown";
 
 export interface StepOptions<T> {
@@ -25,7 +27,10 @@ export interface StepOptions<T> {
    * `never` and `verify` write down that the step has started before its function is called. An error
    * of which it is certain that nothing happened is thrown as `NotDone`; a `Fatal` says that as well.
    */
-  readonly unknown?: "retry" | "never" | { readonly verify: (key: string) => Promise<Verdict<T>> | Verdict<T> };
+  readonly unknown?:
+    | "retry"
+    | "never"
+    | { readonly verify: (key: string) => Promise<Verdict<T>> | Verdict<T> };
   /**
    * How long the provider remembers the key ("24 hours" for Stripe), in ms or as text. A step that an
    * earlier attempt started longer ago is not repeated blindly: it is verified, or parked as unknown.

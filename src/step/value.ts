@@ -78,7 +78,8 @@ function objectTree(value: object, part: (value: unknown) => unknown): unknown {
   if (value instanceof Error) return { [tag]: "Error", value: errorTree(value, part) };
   if (value instanceof Map) return { [tag]: "Map", value: Array.from(value, ([k, v]) => [part(k), part(v)]) };
   if (value instanceof Set) return { [tag]: "Set", value: Array.from(value, part) };
-  if (value instanceof ArrayBuffer) return { [tag]: "ArrayBuffer", value: Buffer.from(value).toString("base64") };
+  if (value instanceof ArrayBuffer)
+    return { [tag]: "ArrayBuffer", value: Buffer.from(value).toString("base64") };
   if (ArrayBuffer.isView(value)) {
     const name = Buffer.isBuffer(value) ? "Buffer" : value[Symbol.toStringTag as never];
     const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
@@ -87,7 +88,9 @@ function objectTree(value: object, part: (value: unknown) => unknown): unknown {
   if ("toJSON" in value && typeof value.toJSON === "function") return part(value.toJSON(""));
   const entries = Object.entries(value).filter(([, one]) => one !== undefined);
   if (entries.length === 0 && !isPlain(value)) {
-    throw invalid(`it holds a ${value.constructor?.name || "thing"} without properties of its own, of which nothing would be left`);
+    throw invalid(
+      `it holds a ${value.constructor?.name || "thing"} without properties of its own, of which nothing would be left`,
+    );
   }
   const plain = Object.fromEntries(entries.map(([name, one]) => [name, part(one)]));
   return tag in plain ? { [tag]: "object", value: plain } : plain;
@@ -165,13 +168,24 @@ function errorFrom(kept: KeptError): Error {
     : name === "OncewardError" && typeof code === "string" && Object.hasOwn(errorTable, code)
       ? new OncewardError(code as ErrorCode, message, options)
       : new Error(message, options);
-  if (error.name !== name) Object.defineProperty(error, "name", { value: name, configurable: true, writable: true });
+  if (error.name !== name)
+    Object.defineProperty(error, "name", { value: name, configurable: true, writable: true });
   if (code !== undefined && !("code" in error)) Object.assign(error, { code });
   return error;
 }
 
 /** Errors that are themselves again: `instanceof` holds for them after a crash as before it. */
-const errors = { Fatal, NotDone, Error, TypeError, RangeError, SyntaxError, ReferenceError, URIError, EvalError };
+const errors = {
+  Fatal,
+  NotDone,
+  Error,
+  TypeError,
+  RangeError,
+  SyntaxError,
+  ReferenceError,
+  URIError,
+  EvalError,
+};
 
 const views = new Map<string, new (buffer: ArrayBuffer) => ArrayBufferView>(
   [

@@ -86,7 +86,11 @@ function endOf(waiting: Waiting, known: KnownStep | undefined): number | undefin
   return known && waiting.ms !== undefined ? known.startedAt + waiting.ms : undefined;
 }
 
-async function signalOf(attempt: Attempt, name: string, fingerprint: string | undefined): Promise<ToldSignal | undefined> {
+async function signalOf(
+  attempt: Attempt,
+  name: string,
+  fingerprint: string | undefined,
+): Promise<ToldSignal | undefined> {
   const told = (await attempt.run.ledger.verbs.signals(attempt.task))[name];
   return told && (fingerprint === undefined || told.fingerprint === fingerprint) ? told : undefined;
 }

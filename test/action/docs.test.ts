@@ -36,12 +36,17 @@ describeWith("newest", "docs/agents.md", (fresh) => {
   async function program<Exports>(heading: string): Promise<Exports & { once: Once }> {
     const code = /```ts\n([^]*?)```/.exec(page.split(`## ${heading}\n`)[1]!)![1]!;
     const file = join(folder, `${heading.replaceAll(/\W/g, "-")}.ts`);
-    writeFileSync(file, code.replace(/from "onceward"/, `from ${JSON.stringify(join(root, "src/index.ts"))}`));
+    writeFileSync(
+      file,
+      code.replace(/from "onceward"/, `from ${JSON.stringify(join(root, "src/index.ts"))}`),
+    );
     return (await import(file)) as Exports & { once: Once };
   }
 
   it("shows an action, and it happens once", async () => {
-    const { once, refund } = await program<{ refund(order: { id: string; amount: number }): Promise<string> }>("An action");
+    const { once, refund } = await program<{
+      refund(order: { id: string; amount: number }): Promise<string>;
+    }>("An action");
     const order = { id: "order_7", amount: 50 };
     const first = await refund(order);
     expect(await refund(order)).toBe(first);
@@ -52,7 +57,10 @@ describeWith("newest", "docs/agents.md", (fresh) => {
   });
 
   it("shows a tool, and it is called once in a run", async () => {
-    type Call = (conversation: string, args: { customer: string; amount: number }) => Promise<{ invoice: string }>;
+    type Call = (
+      conversation: string,
+      args: { customer: string; amount: number },
+    ) => Promise<{ invoice: string }>;
     const { once, onToolCall } = await program<{ onToolCall: Call }>("A tool");
     const first = await onToolCall("chat 1", { customer: "ann", amount: 5 });
     expect(await onToolCall("chat 1", { amount: 5, customer: "ann" })).toEqual(first);
@@ -67,6 +75,7 @@ describeWith("newest", "docs/agents.md", (fresh) => {
       expect(page).toContain(`\`${code}\``);
       expect(errorTable).toHaveProperty(code);
     }
-    for (const [, path] of page.matchAll(/`(test\/[\w/.-]+)`/g)) expect(() => readFileSync(join(root, path!))).not.toThrow();
+    for (const [, path] of page.matchAll(/`(test\/[\w/.-]+)`/g))
+      expect(() => readFileSync(join(root, path!))).not.toThrow();
   });
 });

@@ -26,7 +26,8 @@ describeWith("newest", "an action", (fresh) => {
       () => "no error",
       (error: unknown) => (error instanceof OncewardError ? error.code : error),
     );
-  const look = async (key: string) => (await engine.ledger.verbs.look({ scope: "action", key })) as Record<string, unknown>;
+  const look = async (key: string) =>
+    (await engine.ledger.verbs.look({ scope: "action", key })) as Record<string, unknown>;
 
   it("runs once for its key: the first caller gets its value, later ones the same value", async () => {
     const run = vi.fn<() => { at: Date; n: bigint }>(() => ({ at: new Date(5), n: 1n }));
@@ -59,7 +60,10 @@ describeWith("newest", "an action", (fresh) => {
     await vi.waitFor(() => expect(runs).toBe(1));
     finish();
     const outcomes = await Promise.all(calls);
-    expect(outcomes.map((one) => one.outcome).toSorted()).toEqual(["done", ...Array<string>(4).fill("duplicate")]);
+    expect(outcomes.map((one) => one.outcome).toSorted()).toEqual([
+      "done",
+      ...Array<string>(4).fill("duplicate"),
+    ]);
     expect(new Set(outcomes.map((one) => "value" in one && one.value))).toEqual(new Set(["value"]));
     expect(runs).toBe(1);
   });
@@ -87,16 +91,24 @@ describeWith("newest", "an action", (fresh) => {
   it("is refused for the same key with another input, with both fingerprints", async () => {
     const run = vi.fn<() => string>(() => "charged");
     await runAction(engine, "conflict", run, { input: { amount: 5, to: "ann@example.com" } });
-    expect(await runAction(engine, "conflict", run, { input: { to: "ann@example.com", amount: 5 } })).toBe("charged");
+    expect(await runAction(engine, "conflict", run, { input: { to: "ann@example.com", amount: 5 } })).toBe(
+      "charged",
+    );
     for (const input of [{ amount: 50, to: "ann@example.com" }, undefined, null]) {
-      const error = (await runAction(engine, "conflict", run, { input }).catch((one: unknown) => one)) as OncewardError;
+      const error = (await runAction(engine, "conflict", run, { input }).catch(
+        (one: unknown) => one,
+      )) as OncewardError;
       expect(error).toMatchObject({ code: "input_conflict", status: 422 });
       const fingerprints = error.message.match(/[0-9a-f]{64}/g)!;
       expect(new Set(fingerprints).size).toBe(2);
       expect(error.message).not.toContain("ann@");
     }
     expect(run).toHaveBeenCalledTimes(1);
-    expect((await look("conflict"))["log"]).toMatchObject([{ what: "conflict" }, { what: "conflict" }, { what: "conflict" }]);
+    expect((await look("conflict"))["log"]).toMatchObject([
+      { what: "conflict" },
+      { what: "conflict" },
+      { what: "conflict" },
+    ]);
   });
 
   it("that failed is run again by the next caller at once, from its last finished step", async () => {
@@ -136,7 +148,9 @@ describeWith("newest", "an action", (fresh) => {
         throw new Fatal("no such card");
       }),
     ).rejects.toThrow(Fatal);
-    const error = (await runAction(engine, "dead", () => "again").catch((one: unknown) => one)) as OncewardError;
+    const error = (await runAction(engine, "dead", () => "again").catch(
+      (one: unknown) => one,
+    )) as OncewardError;
     expect(error.code).toBe("fatal");
     expect(error.message).toMatch(/is dead: no such card.*replay it/);
     await engine.ledger.verbs.replay([{ scope: "action", key: "dead" }]);
@@ -144,7 +158,8 @@ describeWith("newest", "an action", (fresh) => {
   });
 
   it("is dead after as many failed attempts as it may have", async () => {
-    const act = () => runAction(engine, "bounded", () => Promise.reject(new Error("down")), { maxAttempts: 2 });
+    const act = () =>
+      runAction(engine, "bounded", () => Promise.reject(new Error("down")), { maxAttempts: 2 });
     await expect(act()).rejects.toThrow(/^down$/);
     await expect(act()).rejects.toThrow(/^down$/);
     await expect(act()).rejects.toThrow(/is dead: down/);
@@ -209,14 +224,18 @@ describeWith("newest", "an action", (fresh) => {
       });
     expect(await act()).toEqual({ outcome: "waiting" });
     expect(await act()).toEqual({ outcome: "waiting" });
-    expect(await codeOf(runAction(engine, "sleeps", ({ step }) => step.sleep("pause", 1)))).toBe("still_waiting");
+    expect(await codeOf(runAction(engine, "sleeps", ({ step }) => step.sleep("pause", 1)))).toBe(
+      "still_waiting",
+    );
     await clock.advance(hour);
     expect(await act()).toEqual({ outcome: "done", value: "slept" });
     expect(ran).toEqual(["before"]);
   });
 
   it("that sleeps for a moment is waited for", async () => {
-    expect(await takeAction(engine, "naps", async ({ step }) => (await step.sleep("nap", 20), "slept"))).toEqual({
+    expect(
+      await takeAction(engine, "naps", async ({ step }) => (await step.sleep("nap", 20), "slept")),
+    ).toEqual({
       outcome: "done",
       value: "slept",
     });
@@ -227,8 +246,14 @@ describeWith("newest", "an action", (fresh) => {
       takeAction(engine, "approval", async ({ step }) => step.waitFor("approval", { of: "draft" }), { wait });
     expect(await act(false)).toEqual({ outcome: "waiting" });
     const waiting = act(30_000);
-    await sendSignal(engine, { scope: "action", key: "approval" }, "approval", "yes", { of: "draft", actor: "ann" });
-    expect(await waiting).toEqual({ outcome: "done", value: { outcome: "signalled", value: "yes", actor: "ann" } });
+    await sendSignal(engine, { scope: "action", key: "approval" }, "approval", "yes", {
+      of: "draft",
+      actor: "ann",
+    });
+    expect(await waiting).toEqual({
+      outcome: "done",
+      value: { outcome: "signalled", value: "yes", actor: "ann" },
+    });
   });
 
   it("has keys of its own in every scope, and passes its input on", async () => {
@@ -239,7 +264,9 @@ describeWith("newest", "an action", (fresh) => {
 
   it("is aborted when its deadline passes or its caller gives up, and may be tried again", async () => {
     const hang = ({ signal }: { signal: AbortSignal }) =>
-      new Promise<string>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+      new Promise<string>((_, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason as Error)),
+      );
     expect(await codeOf(runAction(engine, "deadline", hang, { deadline: 20 }))).toBe("deadline_passed");
     expect(await runAction(engine, "deadline", () => "in time")).toBe("in time");
     const controller = new AbortController();

@@ -18,7 +18,10 @@ describeWith("newest", "an agent's tool", (fresh) => {
   it("runs once for its arguments in a run, whatever the order of their members", async () => {
     const run = vi.fn<(args: { to: string; body?: string }) => string>(({ to }) => `sent to ${to}`);
     const send = tool(engine, { name: "send_mail", run });
-    expect(await send.outcome({ to: "ann", body: "hi" }, { runId: "run 1" })).toEqual({ outcome: "done", value: "sent to ann" });
+    expect(await send.outcome({ to: "ann", body: "hi" }, { runId: "run 1" })).toEqual({
+      outcome: "done",
+      value: "sent to ann",
+    });
     expect(await send({ body: "hi", to: "ann" }, { runId: "run 1" })).toBe("sent to ann");
     expect(run).toHaveBeenCalledTimes(1);
     await send({ to: "ann", body: "hello" }, { runId: "run 1" });
@@ -62,7 +65,8 @@ describeWith("newest", "an agent's tool", (fresh) => {
       },
     });
     const codes: unknown[] = [];
-    for (let i = 0; i < 2; i++) await send({ to: "ann" }, { runId: "r" }).catch((e: { code: string }) => codes.push(e.code));
+    for (let i = 0; i < 2; i++)
+      await send({ to: "ann" }, { runId: "r" }).catch((e: { code: string }) => codes.push(e.code));
     expect(codes).toEqual(["outcome_unknown", "outcome_unknown"]);
     expect(calls).toBe(1);
   });

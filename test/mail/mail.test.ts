@@ -18,7 +18,12 @@ describeSteps("mail once", (bench) => {
   });
   afterAll(() => server?.close());
 
-  const message = { from: "Shop <shop@example.com>", to: "ann@example.com", subject: "Welcome", text: "Hello" };
+  const message = {
+    from: "Shop <shop@example.com>",
+    to: "ann@example.com",
+    subject: "Welcome",
+    text: "Hello",
+  };
   const mailer = (options: object = {}) => {
     const transport = nodemailer.createTransport({
       host: "127.0.0.1",
@@ -30,7 +35,10 @@ describeSteps("mail once", (bench) => {
     transports.push(transport);
     return mailOnce(transport);
   };
-  const welcome = (mail = mailer(), more = {}) => (step: Step<unknown>) => mail(step, "welcome", { ...message, ...more });
+  const welcome =
+    (mail = mailer(), more = {}) =>
+    (step: Step<unknown>) =>
+      mail(step, "welcome", { ...message, ...more });
   const idOf = (key: string) => `<${stepKey({ scope, key, generation: 1 }, "welcome")}@example.com>`;
   const takenFor = (key: string) => server.taken.filter((id) => id === idOf(key)).length;
 
@@ -125,7 +133,9 @@ describeSteps("mail once", (bench) => {
         unknown: {
           verify: (key) => {
             const messageId = server.taken.find((id) => id.startsWith(`<${key}@`));
-            return messageId ? { done: true, value: { messageId, accepted: [], rejected: [], response: "found" } } : { done: false };
+            return messageId
+              ? { done: true, value: { messageId, accepted: [], rejected: [], response: "found" } }
+              : { done: false };
           },
         },
       });
@@ -141,10 +151,16 @@ describeSteps("mail once", (bench) => {
   it("is not sent again by a pool on its own", async () => {
     const pool = mailer({ pool: true, maxConnections: 1 });
     server.fail({ at: "after" });
-    expect(await bench().attempt("pool", welcome(pool))).toMatchObject({ outcome: "failed", state: "unknown" });
+    expect(await bench().attempt("pool", welcome(pool))).toMatchObject({
+      outcome: "failed",
+      state: "unknown",
+    });
     expect(takenFor("pool")).toBe(1);
     server.fail({ at: "rcpt to" });
-    expect(await bench().attempt("pool 2", welcome(pool))).toMatchObject({ outcome: "failed", state: "waiting" });
+    expect(await bench().attempt("pool 2", welcome(pool))).toMatchObject({
+      outcome: "failed",
+      state: "waiting",
+    });
     expect(await bench().attempt("pool 2", welcome(pool))).toMatchObject({ outcome: "done" });
     expect(takenFor("pool 2")).toBe(1);
   });
@@ -163,13 +179,18 @@ describeSteps("mail once", (bench) => {
         }
       },
     };
-    await expect(mailOnce(stubborn).send({ key: "k" }, message)).rejects.toThrow("did not answer after it had got the whole mail");
+    await expect(mailOnce(stubborn).send({ key: "k" }, message)).rejects.toThrow(
+      "did not answer after it had got the whole mail",
+    );
     expect(whole).toBe(1);
   });
 
   it("keeps which recipients were refused while others were not", async () => {
     server.fail({ at: "rcpt to", code: 550 });
-    const ran = await bench().attempt("partly", welcome(mailer(), { to: ["bob@example.com", "ann@example.com"] }));
+    const ran = await bench().attempt(
+      "partly",
+      welcome(mailer(), { to: ["bob@example.com", "ann@example.com"] }),
+    );
     expect(JSON.parse((ran as { result: string }).result)).toMatchObject({
       accepted: ["ann@example.com"],
       rejected: ["bob@example.com"],
@@ -177,14 +198,22 @@ describeSteps("mail once", (bench) => {
   });
 
   it("does not know how far a mail came with a transport that cannot be watched", async () => {
-    const mail = mailOnce({ sendMail: () => Promise.reject(new Error("down")) }, { domain: "mail.example.com" });
+    const mail = mailOnce(
+      { sendMail: () => Promise.reject(new Error("down")) },
+      { domain: "mail.example.com" },
+    );
     expect(await bench().attempt("blind", (step) => mail(step, "welcome", message))).toMatchObject({
       outcome: "failed",
       state: "unknown",
     });
     const ids: string[] = [];
     const fine = mailOnce(
-      { sendMail: async (sent: { from: string; messageId?: string }) => (ids.push(sent.messageId!), { response: "ok" }) },
+      {
+        sendMail: async (sent: { from: string; messageId?: string }) => (
+          ids.push(sent.messageId!),
+          { response: "ok" }
+        ),
+      },
       { domain: "mail.example.com" },
     );
     await fine.send({ key: "k" }, { from: "a@b.c" });
@@ -194,9 +223,17 @@ describeSteps("mail once", (bench) => {
   it("has the sender's domain on the right of its Message-ID", async () => {
     const ids: string[] = [];
     const mail = mailOnce({
-      sendMail: async (sent: { from?: unknown; messageId?: string }) => (ids.push(sent.messageId!), { response: "ok" }),
+      sendMail: async (sent: { from?: unknown; messageId?: string }) => (
+        ids.push(sent.messageId!),
+        { response: "ok" }
+      ),
     });
-    for (const from of ["a@one.example", "A <a@two.example>", { name: "A", address: "a@three.example" }, undefined]) {
+    for (const from of [
+      "a@one.example",
+      "A <a@two.example>",
+      { name: "A", address: "a@three.example" },
+      undefined,
+    ]) {
       await mail.send({ key: "k" }, { from });
     }
     expect(ids).toEqual(["<k@one.example>", "<k@two.example>", "<k@three.example>", "<k@localhost>"]);

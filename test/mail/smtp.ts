@@ -28,7 +28,11 @@ export async function startMailServer(): Promise<MailServer> {
 
   const hangUp = (session: { remotePort: number }): void => void sockets.get(session.remotePort)?.destroy();
   /** Fails at this point if it is to; else goes on. */
-  const meet = (at: Failure["at"], session: { remotePort: number }, done: (error?: Error | null) => void): void => {
+  const meet = (
+    at: Failure["at"],
+    session: { remotePort: number },
+    done: (error?: Error | null) => void,
+  ): void => {
     if (current?.at !== at) return done();
     const code = "code" in current ? current.code : undefined;
     current = undefined;

@@ -41,7 +41,11 @@ export class Program {
       files: [path, join(root, "test/step/die.ts")],
     };
     await writeFile(join(folder, "tsconfig.json"), JSON.stringify(config));
-    await promisify(execFile)(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-p", folder]);
+    await promisify(execFile)(process.execPath, [
+      join(root, "node_modules/typescript/bin/tsc"),
+      "-p",
+      folder,
+    ]);
     return new Program(folder, path);
   }
 

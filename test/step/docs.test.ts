@@ -58,7 +58,10 @@ describeWith("newest", "docs/steps.md", (fresh) => {
       code
         .replace(/from "onceward"/, `from ${JSON.stringify(join(root, "src/index.ts"))}`)
         // No test talks to the world outside.
-        .replace(/new Stripe\(([^)]*)\)/, `new Stripe($1, { host: "127.0.0.1", port: ${port}, protocol: "http" })`),
+        .replace(
+          /new Stripe\(([^)]*)\)/,
+          `new Stripe($1, { host: "127.0.0.1", port: ${port}, protocol: "http" })`,
+        ),
     );
     const exports = (await import(file)) as Exports & { once: Once };
     await exports.once.start();
@@ -66,14 +69,25 @@ describeWith("newest", "docs/steps.md", (fresh) => {
     return exports;
   }
   const look = async (job: Job, key: string) =>
-    (await pool.query("select onceward.look($1, $2) as task", [job.scope, key])).rows[0].task as Record<string, unknown>;
+    (await pool.query("select onceward.look($1, $2) as task", [job.scope, key])).rows[0].task as Record<
+      string,
+      unknown
+    >;
   const reaches = (job: Job, key: string, state: object) =>
-    vi.waitFor(async () => expect(await look(job, key)).toMatchObject(state), { timeout: 30_000, interval: 50 });
+    vi.waitFor(async () => expect(await look(job, key)).toMatchObject(state), {
+      timeout: 30_000,
+      interval: 50,
+    });
 
   it("shows a job in three steps that sleeps, and it works", async () => {
-    const { once, fulfil } = await program<{ fulfil: Job<{ id: string; amount: number }> }>("A job in three steps");
+    const { once, fulfil } = await program<{ fulfil: Job<{ id: string; amount: number }> }>(
+      "A job in three steps",
+    );
     await once.enqueue(fulfil, { id: "order_1", amount: 500 }, { key: "order_1" });
-    await reaches(fulfil, "order_1", { state: "waiting", steps: [{ name: "ship" }, { name: "charge" }, { state: "waiting" }] });
+    await reaches(fulfil, "order_1", {
+      state: "waiting",
+      steps: [{ name: "ship" }, { name: "charge" }, { state: "waiting" }],
+    });
     await clock.advance(3 * 24 * 3_600_000);
     once.engine.worker.wake();
     await reaches(fulfil, "order_1", { state: "done", result: '{"tracking":"T1","intent":"pi_1"}' });
@@ -84,7 +98,9 @@ describeWith("newest", "docs/steps.md", (fresh) => {
   it("shows a step that commits with the user's rows, and it works", async () => {
     await pool.query("create table accounts (id text, credits int)");
     await pool.query("insert into accounts values ('ann', 0)");
-    const { once, credit } = await program<{ credit: Job<{ account: string }> }>("Exactly once, in your database");
+    const { once, credit } = await program<{ credit: Job<{ account: string }> }>(
+      "Exactly once, in your database",
+    );
     await once.enqueue(credit, { account: "ann" }, { key: "ann" });
     await reaches(credit, "ann", { state: "done" });
     expect((await pool.query("select credits from accounts")).rows).toEqual([{ credits: 10 }]);
@@ -108,7 +124,10 @@ describeWith("newest", "docs/steps.md", (fresh) => {
       approve(key: string, draft: string, actor: string): Promise<{ outcome: string }>;
     }>("Waiting for people");
     await once.enqueue(publish, { topic: "steps" }, { key: "steps" });
-    await reaches(publish, "steps", { state: "waiting", steps: [{ name: "draft" }, { name: "approval", state: "waiting" }] });
+    await reaches(publish, "steps", {
+      state: "waiting",
+      steps: [{ name: "draft" }, { name: "approval", state: "waiting" }],
+    });
     expect(await approve("steps", "About something else", "ann")).toMatchObject({ outcome: "conflict" });
     expect(await approve("steps", "About steps", "ann")).toEqual({ outcome: "sent" });
     await reaches(publish, "steps", { state: "done", result: '"published, approved by ann"' });
@@ -124,6 +143,7 @@ describeWith("newest", "docs/steps.md", (fresh) => {
   });
 
   it("names tests that exist", () => {
-    for (const [, path] of page.matchAll(/`(test\/[\w/.-]+)`/g)) expect(() => readFileSync(join(root, path!))).not.toThrow();
+    for (const [, path] of page.matchAll(/`(test\/[\w/.-]+)`/g))
+      expect(() => readFileSync(join(root, path!))).not.toThrow();
   });
 });

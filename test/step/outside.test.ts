@@ -11,9 +11,12 @@ class Provider {
   readonly effects: string[] = [];
   readonly #answers = new Map<string, string>();
   status = 200;
-  readonly server: Server = createServer((request, response) => void this.#answer(request).then((body) => {
-    response.writeHead(this.status, { "content-type": "application/json" }).end(body);
-  }));
+  readonly server: Server = createServer(
+    (request, response) =>
+      void this.#answer(request).then((body) => {
+        response.writeHead(this.status, { "content-type": "application/json" }).end(body);
+      }),
+  );
 
   forgetKeys(): void {
     this.#answers.clear();
@@ -42,7 +45,13 @@ afterAll(() => new Promise((resolve) => provider.server.close(resolve)));
 
 describeSteps("a call of the Stripe SDK that carries the step's key", (bench) => {
   const stripe = () =>
-    new Stripe("sk_test_123", { host: "127.0.0.1", port, protocol: "http", maxNetworkRetries: 0, telemetry: false });
+    new Stripe("sk_test_123", {
+      host: "127.0.0.1",
+      port,
+      protocol: "http",
+      maxNetworkRetries: 0,
+      telemetry: false,
+    });
   const pay = { amount: 500, currency: "eur" };
 
   it("charges once although the process died before the answer was saved", async () => {
@@ -76,7 +85,9 @@ describeSteps("a call of the Stripe SDK that carries the step's key", (bench) =>
     let asked = 0;
     const find = (key: string) => {
       asked++;
-      return provider.effects.includes(key) ? ({ done: true, value: "found" } as const) : ({ done: false } as const);
+      return provider.effects.includes(key)
+        ? ({ done: true, value: "found" } as const)
+        : ({ done: false } as const);
     };
     const ran = await bench().attempt("late", (step) =>
       step("charge", { keyLasts: keysLast.stripe, unknown: { verify: find } }, async (tools) => {
@@ -116,7 +127,9 @@ describe("fetchOnce", () => {
       try {
         return (await fetchOnce(tools("status"), url(), { method: "POST" })).status;
       } catch (error) {
-        return error instanceof NotDone ? "not done" : (error as Error).message.replace(/^127\.0\.0\.1:\d+ /, "");
+        return error instanceof NotDone
+          ? "not done"
+          : (error as Error).message.replace(/^127\.0\.0\.1:\d+ /, "");
       } finally {
         provider.status = 200;
       }
@@ -141,7 +154,11 @@ describe("fetchOnce", () => {
   it("ends with the attempt, and with the caller's own signal", async () => {
     const controller = new AbortController();
     controller.abort(new Error("the lease was lost"));
-    await expect(fetchOnce({ key: "k", signal: controller.signal }, url())).rejects.toThrow("the lease was lost");
-    await expect(fetchOnce(tools("k"), url(), { signal: controller.signal })).rejects.toThrow("the lease was lost");
+    await expect(fetchOnce({ key: "k", signal: controller.signal }, url())).rejects.toThrow(
+      "the lease was lost",
+    );
+    await expect(fetchOnce(tools("k"), url(), { signal: controller.signal })).rejects.toThrow(
+      "the lease was lost",
+    );
   });
 });

@@ -57,7 +57,10 @@ describeSteps("steps", (bench) => {
 
   it("run side by side, and each is kept", async () => {
     const calls: string[] = [];
-    const fan = async (step: Parameters<Parameters<ReturnType<typeof bench>["attempt"]>[1]>[0], fails: boolean) =>
+    const fan = async (
+      step: Parameters<Parameters<ReturnType<typeof bench>["attempt"]>[1]>[0],
+      fails: boolean,
+    ) =>
       Promise.all(
         ["a", "b", "c"].map((name) =>
           step(name, async () => {
@@ -70,7 +73,10 @@ describeSteps("steps", (bench) => {
       );
     expect(await bench().attempt("fan", (step) => fan(step, true))).toMatchObject({ outcome: "failed" });
     expect((await bench().steps("fan")).map((step) => step.name)).toEqual(["a", "c"]);
-    expect(await bench().attempt("fan", (step) => fan(step, false))).toEqual({ outcome: "done", result: '["A","B","C"]' });
+    expect(await bench().attempt("fan", (step) => fan(step, false))).toEqual({
+      outcome: "done",
+      result: '["A","B","C"]',
+    });
     expect(calls.toSorted()).toEqual(["a", "b", "b", "c"]);
   });
 
@@ -140,7 +146,10 @@ describeSteps("steps", (bench) => {
   it("throw a Fatal error that the function has caught again in later attempts, so that it takes the same way", async () => {
     let calls = 0;
     const seen: unknown[] = [];
-    const job = async (step: { <T>(name: string, fn: () => T | Promise<T>): Promise<T> }, die?: () => Promise<never>) => {
+    const job = async (
+      step: { <T>(name: string, fn: () => T | Promise<T>): Promise<T> },
+      die?: () => Promise<never>,
+    ) => {
       try {
         await step("charge", () => {
           calls++;
@@ -161,9 +170,13 @@ describeSteps("steps", (bench) => {
 
   it("end the task where their result cannot be kept, since running again would repeat the effect", async () => {
     let calls = 0;
-    const ran = await bench().attempt("unkeepable", (step) => step("call", () => ((calls += 1), () => "a function")));
+    const ran = await bench().attempt("unkeepable", (step) =>
+      step("call", () => ((calls += 1), () => "a function")),
+    );
     expect(ran).toMatchObject({ outcome: "failed", state: "dead" });
-    expect((await bench().look("unkeepable"))["reason"]).toMatch(/result of step "call" cannot be kept.*it holds a function/);
+    expect((await bench().look("unkeepable"))["reason"]).toMatch(
+      /result of step "call" cannot be kept.*it holds a function/,
+    );
     expect(calls).toBe(1);
   });
 
@@ -264,13 +277,20 @@ describeSteps("code that changes between attempts", (bench) => {
       await step("email", () => mails.push("email"));
     });
     expect(ran).toMatchObject({ outcome: "failed", state: "waiting", error: { code: "step_changed" } });
-    expect((await bench().look("renamed"))["reason"]).toMatch(/Step "email" is new, but "mail", which an earlier attempt finished/);
+    expect((await bench().look("renamed"))["reason"]).toMatch(
+      /Step "email" is new, but "mail", which an earlier attempt finished/,
+    );
     expect(mails).toEqual(["mail"]);
   });
 
   it("is no change where steps run side by side and ask for each other's results in another order", async () => {
     type Steps = { <T>(name: string, fn: () => T | Promise<T>): Promise<T> };
-    const item = async (step: Steps, n: number, between: Promise<unknown>, put: () => number | Promise<number>) => {
+    const item = async (
+      step: Steps,
+      n: number,
+      between: Promise<unknown>,
+      put: () => number | Promise<number>,
+    ) => {
       await step(`get ${n}`, () => n);
       await between;
       return step(`put ${n}`, put);
@@ -293,7 +313,10 @@ describeSteps("code that changes between attempts", (bench) => {
       await step("a", () => 1);
       await step("b", () => Promise.reject(new Error("no")));
     });
-    const ran = await bench().attempt("added", async (step) => (await step("a", () => 0)) + (await step("c", () => 2)));
+    const ran = await bench().attempt(
+      "added",
+      async (step) => (await step("a", () => 0)) + (await step("c", () => 2)),
+    );
     expect(ran).toEqual({ outcome: "done", result: "3" });
   });
 

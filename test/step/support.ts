@@ -85,7 +85,10 @@ async function openBench(database: Database<pg.PoolClient>): Promise<StepBench> 
           resolve();
           return new Promise(() => {});
         };
-        const ran = doomed.runHere(laneOf(doomed, (step) => fn(step, die)), task);
+        const ran = doomed.runHere(
+          laneOf(doomed, (step) => fn(step, die)),
+          task,
+        );
         void ran.then((how) => reject(new Error(`it did not die: ${JSON.stringify(how)}`)));
       });
       await clock.advance(leaseMs + 1);

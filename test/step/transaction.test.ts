@@ -3,7 +3,10 @@ import { describeSteps } from "./support.ts";
 
 describeSteps("a transaction step", (bench) => {
   const credits = async (account: string): Promise<number> => {
-    const { rows } = await bench().database.query("select count(*)::int as n from credit where account = $1::text", [account]);
+    const { rows } = await bench().database.query(
+      "select count(*)::int as n from credit where account = $1::text",
+      [account],
+    );
     return rows[0]?.["n"] as number;
   };
   const credit = "insert into credit (account) values ($1)";

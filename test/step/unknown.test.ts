@@ -19,7 +19,12 @@ function provider() {
 }
 
 /** An attempt whose process dies after the call and before its result is saved. */
-const diesAfterCall = (bench: StepBench, key: string, options: StepOptions<string>, call: (key: string) => unknown) =>
+const diesAfterCall = (
+  bench: StepBench,
+  key: string,
+  options: StepOptions<string>,
+  call: (key: string) => unknown,
+) =>
   bench.dies(key, (step, die) =>
     step("charge", options, async (tools) => {
       call(tools.key);
@@ -46,7 +51,9 @@ describeSteps("the unknown outcome of a step", (bench) => {
     const ran = await bench().attempt("never", (step) => step("charge", options, ({ key }) => charge(key)));
     expect(ran).toMatchObject({ outcome: "failed", state: "unknown", error: { code: "outcome_unknown" } });
     expect(await bench().look("never")).toMatchObject({ state: "unknown" });
-    expect((await bench().look("never"))["reason"]).toContain('Nobody knows whether step "charge" took effect');
+    expect((await bench().look("never"))["reason"]).toContain(
+      'Nobody knows whether step "charge" took effect',
+    );
     expect(calls).toHaveLength(1);
   });
 
@@ -66,9 +73,13 @@ describeSteps("the unknown outcome of a step", (bench) => {
     const { verbs } = bench().engine.ledger;
     const options = { unknown: "never" } as const;
     await diesAfterCall(bench(), "resolved", options, () => undefined);
-    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) => step("charge", options, () => "mine");
+    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) =>
+      step("charge", options, () => "mine");
     await bench().attempt("resolved", job);
-    await verbs.resolveStep({ scope, key: "resolved" }, { name: "charge", decision: "done", value: '"theirs"', actor: "ann" });
+    await verbs.resolveStep(
+      { scope, key: "resolved" },
+      { name: "charge", decision: "done", value: '"theirs"', actor: "ann" },
+    );
     await verbs.replay([{ scope, key: "resolved" }], { actor: "ann" });
     expect(await bench().attempt("resolved", job)).toEqual({ outcome: "done", result: '"theirs"' });
   });
@@ -77,7 +88,8 @@ describeSteps("the unknown outcome of a step", (bench) => {
     const { verbs } = bench().engine.ledger;
     const options = { unknown: "never" } as const;
     await diesAfterCall(bench(), "not done", options, () => undefined);
-    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) => step("charge", options, () => "mine");
+    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) =>
+      step("charge", options, () => "mine");
     await bench().attempt("not done", job);
     await verbs.resolveStep({ scope, key: "not done" }, { name: "charge", decision: "not done" });
     await verbs.replay([{ scope, key: "not done" }]);
@@ -92,7 +104,9 @@ describeSteps("the unknown outcome of a step", (bench) => {
       step("charge", options, ({ key }) => charge(key));
     expect(await bench().attempt("verify done", job)).toEqual({ outcome: "done", result: '"charge 1"' });
     expect(calls).toHaveLength(1);
-    expect(await bench().steps("verify done")).toMatchObject([{ state: "done", attempt: 2, value: '"charge 1"' }]);
+    expect(await bench().steps("verify done")).toMatchObject([
+      { state: "done", attempt: 2, value: '"charge 1"' },
+    ]);
   });
 
   it("verify: what the provider has not done is done, and the function learns when it was started before", async () => {
@@ -123,10 +137,17 @@ describeSteps("the unknown outcome of a step", (bench) => {
       },
     };
     await diesAfterCall(bench(), "verify unknown", options, () => undefined);
-    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) => step("charge", options, () => "again");
-    expect(await bench().attempt("verify unknown", job)).toMatchObject({ outcome: "failed", state: "waiting" });
+    const job = (step: Parameters<Parameters<StepBench["attempt"]>[1]>[0]) =>
+      step("charge", options, () => "again");
+    expect(await bench().attempt("verify unknown", job)).toMatchObject({
+      outcome: "failed",
+      state: "waiting",
+    });
     answer = "unknown";
-    expect(await bench().attempt("verify unknown", job)).toMatchObject({ outcome: "failed", state: "unknown" });
+    expect(await bench().attempt("verify unknown", job)).toMatchObject({
+      outcome: "failed",
+      state: "unknown",
+    });
   });
 
   it("keyLasts: it is repeated while the provider knows the key, and then not blindly", async () => {
@@ -150,13 +171,17 @@ describeSteps("the unknown outcome of a step", (bench) => {
     await diesAfterCall(bench(), "expires asks", options, charge);
     expect(asked).toBe(0);
     await bench().clock.advance(25 * 3_600_000);
-    const ran = await bench().attempt("expires asks", (step) => step("charge", options, ({ key }) => charge(key)));
+    const ran = await bench().attempt("expires asks", (step) =>
+      step("charge", options, ({ key }) => charge(key)),
+    );
     expect(ran).toMatchObject({ outcome: "done", result: '"charge 1"' });
     expect({ asked, calls: calls.length }).toEqual({ asked: 1, calls: 2 });
   });
 
   it("keyLasts means nothing to what is never repeated", async () => {
-    const ran = await bench().attempt("both", (step) => step("x", { unknown: "never", keyLasts: 1 }, () => 1));
+    const ran = await bench().attempt("both", (step) =>
+      step("x", { unknown: "never", keyLasts: 1 }, () => 1),
+    );
     expect(ran).toMatchObject({ outcome: "failed", error: { code: "config_invalid" } });
   });
 });

@@ -24,7 +24,15 @@ describe("a kept value", () => {
 
   it("comes back as it was, also where JSON has no word for it", () => {
     const leaf = fc.oneof(
-      fc.constantFrom(undefined, null, -0, Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, true),
+      fc.constantFrom(
+        undefined,
+        null,
+        -0,
+        Number.NaN,
+        Number.POSITIVE_INFINITY,
+        Number.NEGATIVE_INFINITY,
+        true,
+      ),
       fc.double(),
       fc.string({ unit: "binary", maxLength: 5 }),
       fc.bigInt(),
@@ -39,9 +47,13 @@ describe("a kept value", () => {
       tree: fc.oneof({ depthSize: "medium" }, leaf, tie("array"), tie("object"), tie("map"), tie("set")),
       array: fc.array(tie("tree"), { maxLength: 4 }),
       object: fc
-        .dictionary(fc.oneof(fc.string(), fc.constantFrom("$onceward", "__proto__", "toJSON", "value")), tie("tree"), {
-          maxKeys: 4,
-        })
+        .dictionary(
+          fc.oneof(fc.string(), fc.constantFrom("$onceward", "__proto__", "toJSON", "value")),
+          tie("tree"),
+          {
+            maxKeys: 4,
+          },
+        )
         // A property that is undefined is left out, as JSON does.
         .map((one) => Object.fromEntries(Object.entries(one).filter(([, part]) => part !== undefined))),
       map: fc.array(fc.tuple(tie("tree"), tie("tree")), { maxLength: 3 }).map((entries) => new Map(entries)),
@@ -66,7 +78,11 @@ describe("a kept value", () => {
     const cause = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
     const error = through(new TypeError("fetch failed", { cause })) as Error;
     expect(error).toBeInstanceOf(TypeError);
-    expect(error).toMatchObject({ name: "TypeError", message: "fetch failed", cause: { code: "ECONNREFUSED" } });
+    expect(error).toMatchObject({
+      name: "TypeError",
+      message: "fetch failed",
+      cause: { code: "ECONNREFUSED" },
+    });
     expect(through(new Fatal("no"))).toBeInstanceOf(Fatal);
     expect(through(new NotDone("no"))).toBeInstanceOf(NotDone);
     const ours = through(new OncewardError("already_running", "wait")) as OncewardError;
@@ -79,7 +95,9 @@ describe("a kept value", () => {
     const declined = through(new Declined("card")) as Error;
     expect(declined).toBeInstanceOf(Error);
     expect(declined).toMatchObject({ name: "Declined", message: "card", code: 402 });
-    expect(through(Object.assign(new Error("x"), { name: "OncewardError", code: "made up" }))).toMatchObject({ code: "made up" });
+    expect(through(Object.assign(new Error("x"), { name: "OncewardError", code: "made up" }))).toMatchObject({
+      code: "made up",
+    });
   });
 
   it("takes what says itself how it is written, and the data of an instance", () => {
@@ -110,8 +128,12 @@ describe("a kept value", () => {
       expect(() => encodeValue(value)).toThrow(why);
       expect(() => encodeValue(value)).toThrow(expect.objectContaining({ code: "value_invalid" }));
     }
-    expect(() => encodeValue("x".repeat(16 * 1024 * 1024))).toThrow(expect.objectContaining({ code: "payload_too_large" }));
-    expect(() => decodeValue('{"$onceward":"later"}')).toThrow(expect.objectContaining({ code: "value_invalid" }));
+    expect(() => encodeValue("x".repeat(16 * 1024 * 1024))).toThrow(
+      expect.objectContaining({ code: "payload_too_large" }),
+    );
+    expect(() => decodeValue('{"$onceward":"later"}')).toThrow(
+      expect.objectContaining({ code: "value_invalid" }),
+    );
   });
 
   it("may hold one thing in two places", () => {

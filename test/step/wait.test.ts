@@ -46,9 +46,13 @@ describeSteps("a sleep", (bench) => {
       ]),
     );
     const left = hour - (bench().engine.ledger.leaseMs + 1);
-    expect(await bench().dueAttempt(key, (step) => step.sleep("pause", hour))).toEqual({ outcome: "waiting" });
+    expect(await bench().dueAttempt(key, (step) => step.sleep("pause", hour))).toEqual({
+      outcome: "waiting",
+    });
     await bench().clock.advance(left);
-    expect(await bench().dueAttempt(key, (step) => step.sleep("pause", hour))).toMatchObject({ outcome: "done" });
+    expect(await bench().dueAttempt(key, (step) => step.sleep("pause", hour))).toMatchObject({
+      outcome: "done",
+    });
   });
 
   it("cannot be swallowed by a try/catch, and its end is fixed by the first attempt", async () => {
@@ -62,7 +66,10 @@ describeSteps("a sleep", (bench) => {
     };
     expect(await bench().dueAttempt("swallow", job(hour))).toEqual({ outcome: "waiting" });
     await bench().clock.advance(hour);
-    expect(await bench().dueAttempt("swallow", job(5 * hour))).toEqual({ outcome: "done", result: '"slept"' });
+    expect(await bench().dueAttempt("swallow", job(5 * hour))).toEqual({
+      outcome: "done",
+      result: '"slept"',
+    });
   });
 
   it("until a date ends then, and at once where the date has passed", async () => {
@@ -83,7 +90,10 @@ describeSteps("a sleep", (bench) => {
       (step: Step<unknown>) => step.sleep("x", -1),
     ];
     for (const [i, job] of wrong.entries()) {
-      expect(await bench().attempt(`wrong ${i}`, job)).toMatchObject({ outcome: "failed", error: { code: "value_invalid" } });
+      expect(await bench().attempt(`wrong ${i}`, job)).toMatchObject({
+        outcome: "failed",
+        error: { code: "value_invalid" },
+      });
     }
   });
 
@@ -120,7 +130,9 @@ describeSteps("a wait for a signal", (bench) => {
     expect(await bench().dueAttempt("approve", job)).toBeUndefined();
     expect(await send("approve", "something else")).toEqual({ outcome: "sent" });
     expect(await bench().dueAttempt("approve", job)).toBeUndefined();
-    expect(await send("approve", "approval", { at: new Date(5) }, { actor: "ann" })).toEqual({ outcome: "sent" });
+    expect(await send("approve", "approval", { at: new Date(5) }, { actor: "ann" })).toEqual({
+      outcome: "sent",
+    });
     expect(await send("approve", "approval", "no")).toEqual({ outcome: "duplicate" });
     let waited: unknown;
     await bench().dueAttempt("approve", async (step) => (waited = await step.waitFor("approval")));
@@ -152,7 +164,10 @@ describeSteps("a wait for a signal", (bench) => {
     await bench().clock.advance(72 * hour - 5_000);
     expect(await bench().dueAttempt("timeout", job)).toBeUndefined();
     await bench().clock.advance(5_000);
-    expect(await bench().dueAttempt("timeout", job)).toEqual({ outcome: "done", result: '{"outcome":"timeout"}' });
+    expect(await bench().dueAttempt("timeout", job)).toEqual({
+      outcome: "done",
+      result: '{"outcome":"timeout"}',
+    });
     expect(await send("timeout", "approval", "yes")).toEqual({ outcome: "late" });
     expect(await send("nobody", "approval", "yes")).toEqual({ outcome: "missing" });
   });
@@ -184,7 +199,9 @@ describeSteps("a wait for a signal", (bench) => {
     expect(await send("bound", "approval", "yes")).toEqual(expected);
     expect(await send("bound", "approval", "yes", { of: { ...draft, body: "Hello!" } })).toEqual(expected);
     expect(await bench().dueAttempt("bound", job(draft))).toBeUndefined();
-    expect(await send("bound", "approval", "yes", { of: { body: "Hello", to: "ann@example.com" } })).toEqual({ outcome: "sent" });
+    expect(await send("bound", "approval", "yes", { of: { body: "Hello", to: "ann@example.com" } })).toEqual({
+      outcome: "sent",
+    });
     expect(await bench().dueAttempt("bound", job(draft))).toMatchObject({ outcome: "done" });
   });
 
@@ -203,7 +220,9 @@ describeSteps("a wait for a signal", (bench) => {
     // The function asks for something else now.
     expect(await bench().dueAttempt("changed", job("draft 2"))).toEqual({ outcome: "waiting" });
     expect(await bench().dueAttempt("changed", job("draft 2"))).toBeUndefined();
-    expect(await send("changed", "approval", "yes", { of: "draft 1" })).toMatchObject({ outcome: "conflict" });
+    expect(await send("changed", "approval", "yes", { of: "draft 1" })).toMatchObject({
+      outcome: "conflict",
+    });
     expect(await send("changed", "approval", "yes", { of: "draft 2" })).toEqual({ outcome: "sent" });
     expect(await bench().dueAttempt("changed", job("draft 2"))).toMatchObject({ outcome: "done" });
   });
