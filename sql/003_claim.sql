@@ -70,6 +70,36 @@ create function onceward.group_lock(scope text, serial text) returns bigint
   language sql immutable
   as $fn$ select hashtextextended(scope || chr(31) || coalesce(serial, ''), 8241) $fn$;
 
+-- Running tasks whose lease has ended give their place away: they are open again, and who still believes to hold
+-- one finds it lost, since coming back would make one too many. Of one group, or all of a lane that count
+-- against its limit. Those that somebody is changing this very moment go on counting as running.
+create function onceward.give_away(in_lane text, in_serial text) returns void
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+  set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
+  as $fn$
+begin
+  with lapsed as materialized (
+    select r.scope, r.key from onceward.task r
+    where r.scope = in_lane and r.serial = in_serial and r.state = 'running' and r.due_at <= onceward.now()
+    for no key update skip locked
+  ), lapsed_in_lane as materialized (
+    select r.scope, r.key from onceward.task r
+    where in_serial is null and r.slots is not null and r.state = 'running' and r.due_at <= onceward.now()
+      and r.scope >= in_lane and r.scope < in_lane || '0' and (r.scope = in_lane or r.scope > in_lane || '/')
+    for no key update skip locked
+  ), opened as (
+    update onceward.task w set state = 'waiting'
+    from (select * from lapsed union all select * from lapsed_in_lane offset 0) l
+    where w.scope = l.scope and w.key = l.key
+    returning w.scope, w.key, w.attempt, w.held_by
+  )
+  insert into onceward.log (scope, key, logged_at, what, attempt, detail)
+  select o.scope, o.key, onceward.now(), 'lapsed', o.attempt,
+    'the lease of ' || coalesce(o.held_by, 'its worker') || ' ran out, and its place was given away'
+  from opened o;
+end
+$fn$;
+
 -- May this task of a group run now? If not, it steps aside until its turn, so that a long line
 -- behind one key costs the others nothing. Its turn comes through release(), and at the latest after
 -- a minute: also a group whose first was deleted by hand recovers by itself.
@@ -89,20 +119,21 @@ begin
     select f.key into ahead from onceward.task f
     where f.scope = t.scope and f.serial = t.serial and f.due_at is not null
     order by f.created_at, f.key limit 1;
-    if ahead = t.key then
-      -- An older one can turn up while a younger one runs: replayed, or recorded in a transaction that took long.
+  end if;
+  if t.slots is not null or ahead = t.key then
+    for look in 1..2 loop
+      -- Also of a strict group: an older one can turn up while a younger one runs, replayed, or recorded in a
+      -- transaction that took long.
       select min(r.key) into ahead from onceward.task r
       where r.scope = t.scope and r.serial = t.serial and r.state = 'running' and r.key <> t.key
-        and r.due_at > onceward.now();
-    end if;
-  else
-    select min(r.key) into ahead from onceward.task r
-    where r.scope = t.scope and r.serial = t.serial and r.state = 'running' and r.slots is not null
-      and r.key <> t.key and r.due_at > onceward.now()
-    having count(*) >= t.slots;
-  end if;
-  if ahead is null then
-    return true;
+        and (t.slots is null or r.slots is not null)
+      having count(*) >= coalesce(t.slots, 1);
+      if ahead is null then
+        return true;
+      end if;
+      exit when look = 2;
+      perform onceward.give_away(t.scope, t.serial);
+    end loop;
   end if;
   update onceward.task w set state = 'waiting', behind = ahead, due_at = onceward.now() + interval '1 minute'
   where w.scope = t.scope and w.key = t.key;
@@ -416,9 +447,13 @@ begin
     return 0;
   end if;
   if rule ? 'running' then
-    select count(*) into running from onceward.task t
-    where t.state = 'running' and t.slots is not null and t.due_at > onceward.now()
-      and (t.scope = lane or (t.scope > lane || '/' and t.scope < lane || '0'));
+    for look in 1..2 loop
+      select count(*) into running from onceward.task t
+      where t.state = 'running' and t.slots is not null
+        and t.scope >= lane and t.scope < lane || '0' and (t.scope = lane or t.scope > lane || '/');
+      exit when look = 2 or n <= (rule ->> 'running')::integer - running;
+      perform onceward.give_away(lane, null);
+    end loop;
     n := least(n, (rule ->> 'running')::integer - running);
   end if;
   if rule ? 'rate' then

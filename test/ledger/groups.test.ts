@@ -183,6 +183,45 @@ describeOnEach("slots", (bench) => {
     expect(await claimKeys(scope)).toEqual(["3"]);
   });
 
+  it("that were given away stay so: a zombie does not come back as one too many", async () => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2"], { slots: 1 }));
+    const zombie = await claimOne(ledger, scope, "1");
+    await clock.advance(minute + 1);
+    const heir = await claimOne(ledger, scope, "2");
+    expect(await ledger.renew(zombie)).toBe("lost");
+    expect(await ledger.complete(zombie)).toBe("lost");
+    const { log } = (await ledger.verbs.look(zombie)) as { log: { what: string }[] };
+    expect(log.map((one) => one.what)).toEqual(["lapsed"]);
+    await ledger.complete(heir);
+    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
+  });
+
+  it("of a lane that were given away stay so too", async () => {
+    const { ledger, clock } = bench();
+    const lane = freshLane();
+    const options = { max: 5, ...lease, limits: { [lane]: { running: 2 } } };
+    await recordAll(ledger, ["1", "2", "3"].map((key) => ({ scope: `${lane}/${key}`, key, slots: 99 })));
+    const zombies = (await ledger.verbs.claimDue([lane], options)).tasks;
+    expect(zombies).toHaveLength(2);
+    await clock.advance(minute + 1);
+    const { tasks: heirs } = await ledger.verbs.claimDue([lane], { ...options, after: `${lane}/2` });
+    expect(keysOf(heirs)).toEqual(["3"]);
+    expect(await ledger.verbs.renew(zombies, minute)).toEqual(["lost", "lost"]);
+    expect((await ledger.verbs.claimDue([lane], options)).tasks).toHaveLength(1);
+  });
+
+  it("that nobody needs are left to who was only late", async () => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2"], { slots: 2 }));
+    const late = await claimOne(ledger, scope, "1");
+    await clock.advance(minute + 1);
+    await claimOne(ledger, scope, "2");
+    expect(await ledger.renew(late)).toBe("renewed");
+  });
+
   it("are free when a lease has run out, and the crashed one needs a slot like the others", async () => {
     const { ledger, clock } = bench();
     const scope = freshLane();

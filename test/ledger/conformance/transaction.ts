@@ -22,10 +22,7 @@ async function writeAll(verbs: Suite["verbs"], scope: string): Promise<unknown[]
   ];
 }
 
-const written = [
-  ...["recorded", "claimed", "claimed", "claimed", "claimed", "saved", "done", "dead", "waiting", "sent"],
-  ...[true, "moved", "cancelled", "replayed"],
-];
+const written = ['recorded', 'claimed', 'claimed', 'claimed', 'claimed', 'saved', 'done', 'dead', 'waiting', 'sent', true, 'moved', 'cancelled', 'replayed'];
 
 export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx>): void {
   const own = async (): Promise<string> => {
