@@ -19,7 +19,11 @@ export function milliseconds(duration: number | string): number {
     const factor = units[unit === "ms" ? unit : (unit ?? "").replace(/s$/, "")];
     return ms + Number(amount) * (factor ?? Number.NaN);
   }, 0);
-  if (parts.length === 0 || Number.isNaN(sum) || text.replaceAll(/(\d+(?:\.\d+)?)\s*([a-z]+)/g, "").trim() !== "") {
+  if (
+    parts.length === 0 ||
+    Number.isNaN(sum) ||
+    text.replaceAll(/(\d+(?:\.\d+)?)\s*([a-z]+)/g, "").trim() !== ""
+  ) {
     throw new OncewardError(
       "value_invalid",
       'A duration is a number of milliseconds, or text such as "90 seconds", "3 days" or "1 hour 30 minutes".',

@@ -53,7 +53,11 @@ export interface Once<Tx = PgClient> {
    * Runs an action once for its key and returns its value: the first caller runs it, concurrent ones wait, later ones
    * get the kept value. One that failed runs again from its last finished step.
    */
-  run<T, Input = undefined>(key: string, fn: ActionFunction<T, Tx, Input>, options?: ActionOptions<Input>): Promise<T>;
+  run<T, Input = undefined>(
+    key: string,
+    fn: ActionFunction<T, Tx, Input>,
+    options?: ActionOptions<Input>,
+  ): Promise<T>;
   /** The same, and says how it came about: done, duplicate, running or waiting. */
   take<T, Input = undefined>(
     key: string,

@@ -11,7 +11,9 @@ import { stripe } from "../src/source/stripe.ts";
 import { describeWith } from "./support/postgres.ts";
 
 const secret = "whsec_test_secret";
-const event = readFileSync(new URL("fixtures/stripe-events.ndjson", import.meta.url), "utf8").split("\n")[0] as string;
+const event = readFileSync(new URL("fixtures/stripe-events.ndjson", import.meta.url), "utf8").split(
+  "\n",
+)[0] as string;
 
 describeWith("newest", "the whole of it", (database) => {
   let once: Once;
@@ -51,7 +53,11 @@ describeWith("newest", "the whole of it", (database) => {
     const header = stripeClient.webhooks.generateTestHeaderString({ payload: event, secret });
     const answers = await Promise.all(
       Array.from({ length: 25 }, async () => {
-        const response = await fetch(url, { method: "POST", body: event, headers: { "stripe-signature": header } });
+        const response = await fetch(url, {
+          method: "POST",
+          body: event,
+          headers: { "stripe-signature": header },
+        });
         return response.status;
       }),
     );

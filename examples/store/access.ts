@@ -34,7 +34,13 @@ for (const type of [
          values ($1, $2, $3, $4, to_timestamp($5::double precision))
          on conflict (customer) do update set subscription_id = excluded.subscription_id, plan = excluded.plan,
            status = excluded.status, current_period_end = excluded.current_period_end`,
-        [idOf(subscription.customer), subscription.id, item?.price.id, subscription.status, item?.current_period_end],
+        [
+          idOf(subscription.customer),
+          subscription.id,
+          item?.price.id,
+          subscription.status,
+          item?.current_period_end,
+        ],
       );
     },
   );

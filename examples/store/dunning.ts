@@ -17,14 +17,20 @@ const dunning = once.machine("dunning", {
       to: "failed",
       run: async ({ subject: customer, after, tx, enqueue }) => {
         const to = await emailOf(tx, customer);
-        if (to) await enqueue(mail, { to, subject: "Your payment failed", text: `Please check your card (${after}).` });
+        if (to)
+          await enqueue(mail, {
+            to,
+            subject: "Your payment failed",
+            text: `Please check your card (${after}).`,
+          });
       },
     },
     recover: { from: ["failed"], to: "paid" },
     give_up: {
       from: ["failed"],
       to: "ended",
-      run: ({ subject, tx }) => tx.query("update store.access set status = 'canceled' where customer = $1", [subject]),
+      run: ({ subject, tx }) =>
+        tx.query("update store.access set status = 'canceled' where customer = $1", [subject]),
     },
   },
 });

@@ -4,9 +4,15 @@ import type { Database, Transaction } from "onceward";
 import { mailFolder } from "./mailer.ts";
 
 /** For `onceward storm`: what took place for the objects whose id holds the tag. */
-export async function effects(database: Database<Transaction>, tag: string): Promise<Record<string, string[]>> {
+export async function effects(
+  database: Database<Transaction>,
+  tag: string,
+): Promise<Record<string, string[]>> {
   const ids = async (column: string, table: string): Promise<string[]> => {
-    const { rows } = await database.query(`select ${column} as id from store.${table} where strpos(${column}, $1) > 0`, [tag]);
+    const { rows } = await database.query(
+      `select ${column} as id from store.${table} where strpos(${column}, $1) > 0`,
+      [tag],
+    );
     return rows.map((row) => String(row["id"]));
   };
   return {

@@ -9,4 +9,6 @@ export const once = createOnce({
 });
 
 /** Several secrets, separated by commas, while one is being rolled. */
-export const billing = once.source(stripe({ secrets: (process.env["STRIPE_WEBHOOK_SECRET"] ?? "").split(",") }));
+export const billing = once.source(
+  stripe({ secrets: (process.env["STRIPE_WEBHOOK_SECRET"] ?? "").split(",") }),
+);

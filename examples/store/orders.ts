@@ -14,6 +14,7 @@ for (const type of ["checkout.session.completed", "checkout.session.async_paymen
       "insert into store.orders (session_id, customer, email, amount_total, currency) values ($1, $2, $3, $4, $5)",
       [session.id, idOf(session.customer), email, session.amount_total, session.currency],
     );
-    if (email) await enqueue(mail, { to: email, subject: "Your download", text: `Thank you! Order ${session.id}` });
+    if (email)
+      await enqueue(mail, { to: email, subject: "Your download", text: `Thank you! Order ${session.id}` });
   });
 }

@@ -23,10 +23,14 @@ export async function loadConfig(target = "."): Promise<{ config: Config; file: 
 }
 
 function findConfig(path: string): string {
-  if (!existsSync(path)) throw new Failure(`${path} does not exist. Name a folder with an onceward.config.ts, or the file.`);
+  if (!existsSync(path))
+    throw new Failure(`${path} does not exist. Name a folder with an onceward.config.ts, or the file.`);
   if (!statSync(path).isDirectory()) return path;
   const found = names.map((name) => join(path, name)).find((file) => existsSync(file));
-  if (!found) throw new Failure(`${path} holds no onceward.config.ts. Name its folder, or make one with \`onceward init\`.`);
+  if (!found)
+    throw new Failure(
+      `${path} holds no onceward.config.ts. Name its folder, or make one with \`onceward init\`.`,
+    );
   return found;
 }
 
@@ -49,7 +53,9 @@ async function importConfig(file: string): Promise<unknown> {
 function asConfig(value: unknown, file: string): Config {
   if (isOnce(value)) return { once: value };
   if (typeof value === "object" && value !== null && isOnce((value as Config).once)) return value as Config;
-  throw new Failure(`${file} exports no configuration: \`export default defineConfig({ once })\`, with once from createOnce().`);
+  throw new Failure(
+    `${file} exports no configuration: \`export default defineConfig({ once })\`, with once from createOnce().`,
+  );
 }
 
 function isOnce(value: unknown): value is Once<never> {

@@ -11,7 +11,8 @@ export function reportFailure(error: unknown, debug: boolean): void {
   }
   const code = error instanceof OncewardError ? ` (${error.code})` : "";
   console.error(`onceward: ${oneLine(messageOf(error))}${code}`);
-  if (!(error instanceof Failure) && !(error instanceof OncewardError)) console.error("Add --debug to see where it comes from.");
+  if (!(error instanceof Failure) && !(error instanceof OncewardError))
+    console.error("Add --debug to see where it comes from.");
 }
 
 function oneLine(text: string): string {

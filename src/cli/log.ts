@@ -25,7 +25,15 @@ export class Log implements Observer {
 
   attempted({ scope, key, type, attempt, outcome, state, error, ms }: Attempted): void {
     const level = outcome === "failed" ? (state === "waiting" ? "warn" : "error") : "info";
-    this.#write(level, `attempt ${outcome}`, { scope, key, type: type ?? undefined, attempt, state, error, ms: rounded(ms) });
+    this.#write(level, `attempt ${outcome}`, {
+      scope,
+      key,
+      type: type ?? undefined,
+      attempt,
+      state,
+      error,
+      ms: rounded(ms),
+    });
   }
 
   troubled(error: unknown): void {

@@ -54,4 +54,6 @@ program
   .option("--url <url>", "a running server", "http://127.0.0.1:4400")
   .action(trigger);
 
-program.parseAsync().catch((error: unknown) => reportFailure(error, program.opts<{ debug?: boolean }>().debug === true));
+program
+  .parseAsync()
+  .catch((error: unknown) => reportFailure(error, program.opts<{ debug?: boolean }>().debug === true));

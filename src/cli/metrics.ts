@@ -36,16 +36,36 @@ export class Metrics implements Observer {
   /** Everything, with what the ledger says of unfinished and parked tasks. */
   text(stats: LedgerStats): string {
     return [
-      ...family("onceward_deliveries_total", "counter", "Deliveries by outcome.", this.#lines("onceward_deliveries_total")),
-      ...family("onceward_attempts_total", "counter", "Attempts by outcome.", this.#lines("onceward_attempts_total")),
+      ...family(
+        "onceward_deliveries_total",
+        "counter",
+        "Deliveries by outcome.",
+        this.#lines("onceward_deliveries_total"),
+      ),
+      ...family(
+        "onceward_attempts_total",
+        "counter",
+        "Attempts by outcome.",
+        this.#lines("onceward_attempts_total"),
+      ),
       ...family(
         "onceward_database_errors_total",
         "counter",
         "Times the database could not be asked for work.",
         this.#lines("onceward_database_errors_total"),
       ),
-      ...family("onceward_delivery_seconds", "histogram", "From request to answer.", this.#buckets("onceward_delivery_seconds")),
-      ...family("onceward_attempt_seconds", "histogram", "From start to end of an attempt.", this.#buckets("onceward_attempt_seconds")),
+      ...family(
+        "onceward_delivery_seconds",
+        "histogram",
+        "From request to answer.",
+        this.#buckets("onceward_delivery_seconds"),
+      ),
+      ...family(
+        "onceward_attempt_seconds",
+        "histogram",
+        "From start to end of an attempt.",
+        this.#buckets("onceward_attempt_seconds"),
+      ),
       ...ledgerFamilies(stats),
       "",
     ].join("\n");
@@ -57,7 +77,8 @@ export class Metrics implements Observer {
 
   #measure(name: string, ms: number): void {
     let histogram = this.#histograms.get(name);
-    if (!histogram) this.#histograms.set(name, (histogram = { counts: bounds.map(() => 0), sum: 0, count: 0 }));
+    if (!histogram)
+      this.#histograms.set(name, (histogram = { counts: bounds.map(() => 0), sum: 0, count: 0 }));
     const seconds = ms / 1000;
     const i = bounds.findIndex((bound) => seconds <= bound);
     if (i >= 0) histogram.counts[i]! += 1;
@@ -66,7 +87,9 @@ export class Metrics implements Observer {
   }
 
   #lines(name: string): string[] {
-    return [...this.#counters].filter(([key]) => key.split("{", 1)[0] === name).map(([key, n]) => `${key} ${n}`);
+    return [...this.#counters]
+      .filter(([key]) => key.split("{", 1)[0] === name)
+      .map(([key, n]) => `${key} ${n}`);
   }
 
   #buckets(name: string): string[] {
@@ -107,8 +130,18 @@ function ledgerFamilies({ unfinished, parked }: LedgerStats): string[] {
   const ages = (name: string, of: Map<string, number>): string[] =>
     [...of].map(([lane, seconds]) => `${series(name, { lane })} ${seconds}`);
   return [
-    ...family("onceward_tasks", "gauge", "Unfinished and parked tasks.", [...tasks].map(([name, n]) => `${name} ${n}`)),
-    ...family("onceward_oldest_due_seconds", "gauge", "How long the oldest due task has waited.", ages("onceward_oldest_due_seconds", oldest.due)),
+    ...family(
+      "onceward_tasks",
+      "gauge",
+      "Unfinished and parked tasks.",
+      [...tasks].map(([name, n]) => `${name} ${n}`),
+    ),
+    ...family(
+      "onceward_oldest_due_seconds",
+      "gauge",
+      "How long the oldest due task has waited.",
+      ages("onceward_oldest_due_seconds", oldest.due),
+    ),
     ...family(
       "onceward_oldest_running_seconds",
       "gauge",

@@ -6,7 +6,9 @@ export async function migrateCommand(options: { database?: string; schema: strin
   const database = openDatabase(options.database ?? process.env["DATABASE_URL"]);
   try {
     const { applied } = await migrate(database, options);
-    console.log(applied.length === 0 ? "The ledger is up to date." : `Applied migrations ${applied.join(", ")}.`);
+    console.log(
+      applied.length === 0 ? "The ledger is up to date." : `Applied migrations ${applied.join(", ")}.`,
+    );
   } finally {
     await database.close();
   }

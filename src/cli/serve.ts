@@ -9,7 +9,10 @@ import { developmentSecret, serveSettings } from "./settings.ts";
 const drainMs = 10_000;
 
 /** `onceward serve`: migrates, mounts every source, runs workers, until it is told to stop. */
-export async function serve(target: string | undefined, options: { port?: string; host?: string }): Promise<void> {
+export async function serve(
+  target: string | undefined,
+  options: { port?: string; host?: string },
+): Promise<void> {
   const settings = serveSettings(options);
   const madeSecret = developmentSecret();
   const { config } = await loadConfig(target);
@@ -32,7 +35,8 @@ export async function serve(target: string | undefined, options: { port?: string
     });
     const base = `http://${settings.host.includes(":") ? `[${settings.host}]` : settings.host}:${port}`;
     for (const name of once.sources.keys()) log.say("listening", { url: `${base}/webhooks/${name}` });
-    if (madeSecret) log.say("signing secret for development, in .onceward/stripe-webhook-secret", { secret: madeSecret });
+    if (madeSecret)
+      log.say("signing secret for development, in .onceward/stripe-webhook-secret", { secret: madeSecret });
     log.say("ready", { database: once.database.name, health: `${base}/healthz` });
   } catch (error) {
     await once.stop({ graceMs: 0 }).catch(() => undefined);

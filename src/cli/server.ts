@@ -14,7 +14,11 @@ type Handle = (req: IncomingMessage, res: ServerResponse) => unknown;
 const freshForMs = 1_000;
 
 /** The server of `onceward serve`: every source at /webhooks/<source>, and what operators ask for. */
-export function createWebServer({ once, effects }: Config, metrics: Metrics, { host }: ServeSettings): Server {
+export function createWebServer(
+  { once, effects }: Config,
+  metrics: Metrics,
+  { host }: ServeSettings,
+): Server {
   const routes = new Map<string, Handle>();
   for (const [name, source] of once.sources) routes.set(`/webhooks/${name}`, nodeHandler(source));
 
@@ -48,10 +52,16 @@ export function createWebServer({ once, effects }: Config, metrics: Metrics, { h
       try {
         const { verbs } = once.engine.ledger;
         // What another task brought about is no event of its own.
-        const events = (await verbs.list({ contains: tag, max: 1_000_000 })).filter(({ cause }) => cause === null);
+        const events = (await verbs.list({ contains: tag, max: 1_000_000 })).filter(
+          ({ cause }) => cause === null,
+        );
         const { unfinished } = await verbs.stats();
         const moving = unfinished.reduce((sum, { due, running }) => sum + due + running, 0);
-        send(res, 200, { recorded: events.length, unfinished: moving, effects: await effects(once.database, tag) });
+        send(res, 200, {
+          recorded: events.length,
+          unfinished: moving,
+          effects: await effects(once.database, tag),
+        });
       } catch (error) {
         send(res, 503, { error: { code: errorName(error) } });
       }
@@ -61,7 +71,8 @@ export function createWebServer({ once, effects }: Config, metrics: Metrics, { h
   return createServer((req, res) => {
     const handle = routes.get((req.url ?? "/").split("?", 1)[0] ?? "/");
     if (handle) void handle(req, res);
-    else send(res, 404, { error: { code: "not_found", message: `There is: ${[...routes.keys()].join(", ")}` } });
+    else
+      send(res, 404, { error: { code: "not_found", message: `There is: ${[...routes.keys()].join(", ")}` } });
   });
 }
 
@@ -75,9 +86,12 @@ export async function listen(server: Server, { port, host }: ServeSettings): Pro
 }
 
 function unusable(error: NodeJS.ErrnoException, port: number, host: string): Error {
-  if (error.code === "EADDRINUSE") return new Failure(`Port ${port} on ${host} is taken. Set PORT to another one.`);
-  if (error.code === "EACCES") return new Failure(`Port ${port} may not be used by this user. Set PORT to one above 1023.`);
-  if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND") return new Failure(`HOST ${host} is no address of this machine.`);
+  if (error.code === "EADDRINUSE")
+    return new Failure(`Port ${port} on ${host} is taken. Set PORT to another one.`);
+  if (error.code === "EACCES")
+    return new Failure(`Port ${port} may not be used by this user. Set PORT to one above 1023.`);
+  if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
+    return new Failure(`HOST ${host} is no address of this machine.`);
   return error;
 }
 

@@ -16,10 +16,14 @@ export interface ServeSettings {
   readonly host: string;
 }
 
-export function serveSettings(given: { port?: string | undefined; host?: string | undefined }): ServeSettings {
+export function serveSettings(given: {
+  port?: string | undefined;
+  host?: string | undefined;
+}): ServeSettings {
   const text = given.port ?? process.env["PORT"] ?? String(defaultPort);
   const port = Number(text);
-  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new Failure(`PORT is a number from 0 to 65535, not "${text}".`);
+  if (!/^\d{1,5}$/.test(text) || port > 65_535)
+    throw new Failure(`PORT is a number from 0 to 65535, not "${text}".`);
   return { port, host: given.host ?? process.env["HOST"] ?? "127.0.0.1" };
 }
 
@@ -32,7 +36,10 @@ export function developmentSecret(): string | undefined {
   mkdirSync(folder, { recursive: true });
   try {
     // Two processes at once: the first one writes, the second one reads.
-    writeFileSync(secretFile, `whsec_${randomBytes(24).toString("base64url")}\n`, { flag: "wx", mode: 0o600 });
+    writeFileSync(secretFile, `whsec_${randomBytes(24).toString("base64url")}\n`, {
+      flag: "wx",
+      mode: 0o600,
+    });
   } catch (error) {
     if ((error as { code?: unknown }).code !== "EEXIST") throw error;
   }

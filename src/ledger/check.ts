@@ -93,7 +93,9 @@ export function checkFailure(failure: Claim & { reason: string; retry: Retry }):
   throw new OncewardError("value_invalid", 'retry is "backoff", "never", "unknown" or { afterMs }.');
 }
 
-export function checkStep(step: Claim & { name: string; state: StepState; value?: string | undefined }): void {
+export function checkStep(
+  step: Claim & { name: string; state: StepState; value?: string | undefined },
+): void {
   checkClaim(step);
   if (step.name === undefined) throw new OncewardError("value_invalid", "A step has a name.");
   checkName("A step's name", step.name);
@@ -123,7 +125,10 @@ export function checkName(what: string, name: string | undefined, maxBytes = max
 /** Any text that goes to Postgres, which keeps neither a NUL nor half of a character. */
 export function checkStorable(what: string, text: string | undefined): void {
   if (text === undefined || (typeof text === "string" && text.isWellFormed() && !text.includes("\0"))) return;
-  throw new OncewardError("value_invalid", `${what} is text without NUL and lone surrogates; ${describe(text)}.`);
+  throw new OncewardError(
+    "value_invalid",
+    `${what} is text without NUL and lone surrogates; ${describe(text)}.`,
+  );
 }
 
 export function checkMs(name: string, ms: number, least = 0): void {

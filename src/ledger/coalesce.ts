@@ -30,8 +30,11 @@ export function coalesce<Item, Answer>(
       } catch (error) {
         // An error of ours is about the database as a whole: it is away, or not migrated. Anything else may
         // be the fault of one row, which must not fail the others: each for itself.
-        if (batch.length === 1 || error instanceof OncewardError) for (const call of batch) call.reject(error);
-        else for (const call of batch) await flush([call.item]).then((a) => call.resolve(a[0] as Answer), call.reject);
+        if (batch.length === 1 || error instanceof OncewardError)
+          for (const call of batch) call.reject(error);
+        else
+          for (const call of batch)
+            await flush([call.item]).then((a) => call.resolve(a[0] as Answer), call.reject);
       }
     }
     flushing = false;

@@ -46,12 +46,30 @@ export class Ledger {
     const verbs = new Verbs(database, this.schema);
     this.verbs = verbs;
     const claim = { leaseMs: this.leaseMs, worker: this.worker };
-    this.record = checked(checkTask, coalesce((tasks) => verbs.record(tasks)));
-    this.recordAndClaim = checked(checkTask, coalesce((tasks) => verbs.record(tasks, claim)));
-    this.complete = checked(checkClaim, coalesce((claims) => verbs.complete(claims)));
-    this.fail = checked(checkFailure, coalesce((claims) => verbs.fail(claims)));
-    this.renew = checked(checkClaim, coalesce((claims) => verbs.renew(claims, this.leaseMs)));
-    this.saveStep = checked(checkStep, coalesce((steps) => verbs.saveSteps(steps)));
+    this.record = checked(
+      checkTask,
+      coalesce((tasks) => verbs.record(tasks)),
+    );
+    this.recordAndClaim = checked(
+      checkTask,
+      coalesce((tasks) => verbs.record(tasks, claim)),
+    );
+    this.complete = checked(
+      checkClaim,
+      coalesce((claims) => verbs.complete(claims)),
+    );
+    this.fail = checked(
+      checkFailure,
+      coalesce((claims) => verbs.fail(claims)),
+    );
+    this.renew = checked(
+      checkClaim,
+      coalesce((claims) => verbs.renew(claims, this.leaseMs)),
+    );
+    this.saveStep = checked(
+      checkStep,
+      coalesce((steps) => verbs.saveSteps(steps)),
+    );
   }
 
   /** The verbs inside an open transaction: they commit with it. */

@@ -20,7 +20,10 @@ interface Applied {
  * Brings the ledger's schema up to date, and says which migrations that took. Safe when any number of
  * processes start at once: the first one migrates, the others wait for it and find nothing to do.
  */
-export async function migrate(database: Queryable, options: MigrateOptions = {}): Promise<{ applied: number[] }> {
+export async function migrate(
+  database: Queryable,
+  options: MigrateOptions = {},
+): Promise<{ applied: number[] }> {
   const schema = checkSchemaName(options.schema ?? defaultSchema);
   const before = await appliedMigrations(database, schema);
   checkApplied(before, schema);
@@ -32,7 +35,10 @@ export async function migrate(database: Queryable, options: MigrateOptions = {})
 }
 
 /** Whoever waited for another one's migration has to see it then, which a snapshot from before does not. */
-async function inReadCommitted(database: Queryable, work: (queryable: Queryable) => Promise<unknown>): Promise<void> {
+async function inReadCommitted(
+  database: Queryable,
+  work: (queryable: Queryable) => Promise<unknown>,
+): Promise<void> {
   if ("transaction" in database) await (database as Database).transaction((_, queryable) => work(queryable));
   else await work(database);
 }

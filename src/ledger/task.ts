@@ -70,7 +70,12 @@ export type Recorded =
 export type Claimed =
   | { readonly outcome: "claimed"; readonly attempt: number; readonly task: ClaimedTask }
   | { readonly outcome: "missing" }
-  | { readonly outcome: TaskState; readonly state: TaskState; readonly reason?: string; readonly due_in_ms?: number };
+  | {
+      readonly outcome: TaskState;
+      readonly state: TaskState;
+      readonly reason?: string;
+      readonly due_in_ms?: number;
+    };
 
 export interface ClaimedDue {
   readonly tasks: readonly ClaimedTask[];

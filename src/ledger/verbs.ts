@@ -68,7 +68,9 @@ export interface Move {
   readonly version?: number | undefined;
   readonly cause?: TaskIdentity | undefined;
   /** What moves the subject on if it stays in the state that it enters. */
-  readonly timers?: readonly { readonly move: string; readonly after: string; readonly delayMs: number }[] | undefined;
+  readonly timers?:
+    | readonly { readonly move: string; readonly after: string; readonly delayMs: number }[]
+    | undefined;
   /** The key of the timer's task that makes this move. */
   readonly timer?: string | undefined;
   /** A move within one state counts as entering it again. */
@@ -124,19 +126,25 @@ export class Verbs {
   async record(tasks: readonly NewTask[], claim?: { leaseMs: number; worker: string }): Promise<Recorded[]> {
     for (const task of tasks) checkTask(task);
     const options = tasks.map(rareOptions);
-    const answers = await this.#call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>("record_many", [
-      tasks.map((task) => task.scope),
-      tasks.map((task) => task.key),
-      tasks.map((task) => storableBody(task.body)),
-      tasks.map((task) => task.type ?? null),
-      tasks.map((task) => task.fingerprint ?? null),
-      options.every((one) => one === null) ? null : options,
-      claim ? lease(claim.leaseMs) : null,
-      claim?.worker ?? null,
-    ]);
+    const answers = await this.#call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>(
+      "record_many",
+      [
+        tasks.map((task) => task.scope),
+        tasks.map((task) => task.key),
+        tasks.map((task) => storableBody(task.body)),
+        tasks.map((task) => task.type ?? null),
+        tasks.map((task) => task.fingerprint ?? null),
+        options.every((one) => one === null) ? null : options,
+        claim ? lease(claim.leaseMs) : null,
+        claim?.worker ?? null,
+      ],
+    );
     return answers.map((answer) => {
-      if (answer.outcome === "refused") throw new OncewardError(answer.code, `The ledger refused it: ${answer.code}.`);
-      return answer.outcome === "claimed" && answer.task ? { ...answer, task: claimedTask(answer.task) } : answer;
+      if (answer.outcome === "refused")
+        throw new OncewardError(answer.code, `The ledger refused it: ${answer.code}.`);
+      return answer.outcome === "claimed" && answer.task
+        ? { ...answer, task: claimedTask(answer.task) }
+        : answer;
     });
   }
 
@@ -146,7 +154,13 @@ export class Verbs {
   ): Promise<Claimed> {
     checkIdentity(task.scope, task.key);
     const { leaseMs, worker, early = false } = options;
-    const answer = await this.#call<Claimed>("claim", [task.scope, task.key, lease(leaseMs), worker, String(early)]);
+    const answer = await this.#call<Claimed>("claim", [
+      task.scope,
+      task.key,
+      lease(leaseMs),
+      worker,
+      String(early),
+    ]);
     return answer.outcome === "claimed" ? { ...answer, task: claimedTask(answer.task) } : answer;
   }
 
@@ -165,7 +179,9 @@ export class Verbs {
     return this.#call("renew_many", [...claimColumns(claims), lease(leaseMs)]);
   }
 
-  async complete(claims: readonly (Claim & { result?: string | undefined })[]): Promise<Array<"done" | "lost">> {
+  async complete(
+    claims: readonly (Claim & { result?: string | undefined })[],
+  ): Promise<Array<"done" | "lost">> {
     const results = claims.map((claim) => claim.result ?? null);
     return this.#call("complete_many", [
       ...claimColumns(claims),
@@ -198,10 +214,20 @@ export class Verbs {
     checkDate("at", at);
     checkName("A signal's name", signal);
     const delay = delayMs === "forever" ? "infinity" : interval("delayMs", delayMs);
-    return this.#call("defer", [claim.scope, claim.key, String(claim.attempt), delay, at?.toISOString(), signal]);
+    return this.#call("defer", [
+      claim.scope,
+      claim.key,
+      String(claim.attempt),
+      delay,
+      at?.toISOString(),
+      signal,
+    ]);
   }
 
-  async cancel(task: TaskIdentity, options: { reason?: string; actor?: string } = {}): Promise<{ outcome: string }> {
+  async cancel(
+    task: TaskIdentity,
+    options: { reason?: string; actor?: string } = {},
+  ): Promise<{ outcome: string }> {
     checkIdentity(task.scope, task.key);
     return this.#call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
   }
@@ -226,13 +252,22 @@ export class Verbs {
     if (!["done", "not done"].includes(step.decision)) {
       throw new OncewardError("value_invalid", 'A decision is "done" or "not done".');
     }
-    return this.#call("step_resolve", [task.scope, task.key, step.name, step.decision, step.value, step.actor]);
+    return this.#call("step_resolve", [
+      task.scope,
+      task.key,
+      step.name,
+      step.decision,
+      step.value,
+      step.actor,
+    ]);
   }
 
   async signal(
     task: TaskIdentity,
     signal: { name: string; value?: string; fingerprint?: string; actor?: string },
-  ): Promise<{ outcome: "sent" | "duplicate" | "late" | "missing" } | { outcome: "conflict"; expected: string }> {
+  ): Promise<
+    { outcome: "sent" | "duplicate" | "late" | "missing" } | { outcome: "conflict"; expected: string }
+  > {
     const { name, value, fingerprint, actor } = signal;
     checkIdentity(task.scope, task.key);
     checkName("A signal's name", name ?? "");
@@ -246,14 +281,19 @@ export class Verbs {
   }
 
   /** True for whoever takes this effect key first; false ever after. */
-  async once(key: string, options: { scope?: string; cause?: TaskIdentity | undefined } = {}): Promise<boolean> {
+  async once(
+    key: string,
+    options: { scope?: string; cause?: TaskIdentity | undefined } = {},
+  ): Promise<boolean> {
     const { scope = "effect", cause } = options;
     checkIdentity(scope, key);
     return this.#call("once", [key, scope, causeOf(cause)]);
   }
 
   /** Whether a state of an object may be applied; called in the transaction that applies it. */
-  async newer(state: Newer): Promise<{ verdict: "apply" | "stale" | "tie"; revision: number; cause: string | null }> {
+  async newer(
+    state: Newer,
+  ): Promise<{ verdict: "apply" | "stale" | "tie"; revision: number; cause: string | null }> {
     const { scope, key, version, final = false, revision, cause } = state;
     checkIdentity(scope, key);
     checkInteger("revision", revision);
@@ -265,7 +305,11 @@ export class Verbs {
     const { machine, subject, from, to, initial, version, cause, timers, timer, restart = false } = move;
     checkInteger("version", version);
     const expected = version === undefined ? null : String(version);
-    const delayed = timers?.map(({ move, after, delayMs }) => ({ move, after, delay: interval("delayMs", delayMs) }));
+    const delayed = timers?.map(({ move, after, delayMs }) => ({
+      move,
+      after,
+      delay: interval("delayMs", delayMs),
+    }));
     return this.#call("move", [
       machine,
       subject,
@@ -306,7 +350,13 @@ export class Verbs {
   }
 
   async prune(options: PruneOptions = {}): Promise<{ payloads: number; keys: number }> {
-    const { payloadsOlderThanMs = 90 * day, keysOlderThanMs = 400 * day, lane, max = 1000, override = false } = options;
+    const {
+      payloadsOlderThanMs = 90 * day,
+      keysOlderThanMs = 400 * day,
+      lane,
+      max = 1000,
+      override = false,
+    } = options;
     checkInteger("max", max, 1);
     const answer = await this.#call<{ payloads: number; keys: number } | { code: ErrorCode }>("prune", [
       interval("payloadsOlderThanMs", payloadsOlderThanMs),
@@ -333,7 +383,10 @@ export class Verbs {
 
   async payload(task: TaskIdentity): Promise<string | Uint8Array | null> {
     checkIdentity(task.scope, task.key);
-    const answer = await this.#call<{ body?: string; bytes?: string } | null>("payload", [task.scope, task.key]);
+    const answer = await this.#call<{ body?: string; bytes?: string } | null>("payload", [
+      task.scope,
+      task.key,
+    ]);
     if (answer === null) return null;
     return answer.body ?? Buffer.from(answer.bytes ?? "", "base64");
   }
@@ -387,7 +440,9 @@ export class Verbs {
         if (one !== null && !(one instanceof Uint8Array)) checkStorable(`An argument of ${verb}`, one);
       }
       // Through text, where a driver would otherwise try its own way with arrays.
-      return encode ? `$${params.push(encode(arg))}::text[]` : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
+      return encode
+        ? `$${params.push(encode(arg))}::text[]`
+        : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
     });
     const text = `select ${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")}) as answer`;
     const { rows } = await this.#queryable.query(text, params);
@@ -440,7 +495,14 @@ export interface MachineState {
   readonly state: string;
   readonly version: number;
   readonly since: string;
-  readonly moves: readonly { version: number; move: string; from: string; to: string; cause: string | null; at: string }[];
+  readonly moves: readonly {
+    version: number;
+    move: string;
+    from: string;
+    to: string;
+    cause: string | null;
+    at: string;
+  }[];
   /** What moves it if it stays, soonest first. */
   readonly timers: readonly { key: string; state: TaskState; due_at: string | null }[];
 }
@@ -490,7 +552,8 @@ function isBinary(body: string | Uint8Array): boolean {
 
 function rareOptions(task: NewTask): string | null {
   const { body, delayMs, dueAt, priority, serial, slots, maxTries, cause, ignored } = task;
-  const bytes = body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
+  const bytes =
+    body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
   const options = {
     bytes,
     delay: delayMs ? interval("delayMs", delayMs) : undefined,

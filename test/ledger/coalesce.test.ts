@@ -15,7 +15,11 @@ function manual(): {
   begun(n: number): Promise<void>;
 } {
   const batches: (readonly string[])[] = [];
-  const open: { items: readonly string[]; resolve: (a: readonly string[]) => void; reject: (e: unknown) => void }[] = [];
+  const open: {
+    items: readonly string[];
+    resolve: (a: readonly string[]) => void;
+    reject: (e: unknown) => void;
+  }[] = [];
   let tell = (): void => {};
   return {
     batches,
@@ -152,10 +156,13 @@ describeOnServer("newest", "a ledger under many callers", (bench) => {
     expect(recorded).toEqual(keys.map(() => ({ outcome: "claimed", attempt: 1 })));
     expect(statements).toBeLessThanOrEqual(4);
     statements = 0;
-    const done = await Promise.all(keys.map((key) => ledger.complete({ scope, key, attempt: 1, result: key })));
+    const done = await Promise.all(
+      keys.map((key) => ledger.complete({ scope, key, attempt: 1, result: key })),
+    );
     expect(done).toEqual(keys.map(() => "done"));
     expect(statements).toBeLessThanOrEqual(4);
-    for (const key of ["0", "150", "299"]) expect(await ledger.verbs.look({ scope, key })).toMatchObject({ result: key });
+    for (const key of ["0", "150", "299"])
+      expect(await ledger.verbs.look({ scope, key })).toMatchObject({ result: key });
   });
 
   it("answers each caller for itself: new, known, in conflict, lost", async () => {
@@ -180,7 +187,9 @@ describeOnServer("newest", "a ledger under many callers", (bench) => {
     const { ledger, database } = bench();
     const scope = freshLane();
     // Somebody deleted a task by hand and left its payload.
-    await database.query("insert into onceward.payload (scope, key, body) values ($1::text, 'orphan', 'x')", [scope]);
+    await database.query("insert into onceward.payload (scope, key, body) values ($1::text, 'orphan', 'x')", [
+      scope,
+    ]);
     const [orphan, a, b] = await Promise.allSettled([
       ledger.record({ scope, key: "orphan" }),
       ledger.record({ scope, key: "a" }),
@@ -210,7 +219,10 @@ describe("a ledger whose database goes away", () => {
         ledger.saveStep({ scope: "s", key: "c", attempt: 1, name: "n", state: "done" }),
       ]);
       for (const one of away) {
-        expect(one).toMatchObject({ status: "rejected", reason: { code: "database_unavailable", status: 503 } });
+        expect(one).toMatchObject({
+          status: "rejected",
+          reason: { code: "database_unavailable", status: 503 },
+        });
       }
       await server.restart();
       expect(await ledger.record({ scope: "s", key: "before" })).toMatchObject({ outcome: "duplicate" });

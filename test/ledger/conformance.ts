@@ -47,7 +47,12 @@ export function ledgerSuite<Tx>(name: string, open: () => Promise<Opened<Tx>>): 
       bench = await openBench(opened.database);
     });
     afterAll(() => opened?.end());
-    const suite = (): Suite => ({ bench, ledger: bench.ledger, verbs: bench.ledger.verbs, clock: bench.clock });
+    const suite = (): Suite => ({
+      bench,
+      ledger: bench.ledger,
+      verbs: bench.ledger.verbs,
+      clock: bench.clock,
+    });
 
     beforeEach((context) => {
       if (missing) context.skip(missing.message);

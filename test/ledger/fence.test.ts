@@ -4,7 +4,17 @@ import { describe, expect, it } from "vitest";
 import { pgDatabase } from "../../src/database/pg.ts";
 import type { ClaimedTask } from "../../src/ledger/task.ts";
 import { describeWith } from "../support/postgres.ts";
-import { type Bench, claimDue, claimOne, describeOnEach, freshLane, keysOf, minute, openBench, urlOf } from "./support.ts";
+import {
+  type Bench,
+  claimDue,
+  claimOne,
+  describeOnEach,
+  freshLane,
+  keysOf,
+  minute,
+  openBench,
+  urlOf,
+} from "./support.ts";
 
 /** What each write of a run answers. */
 async function writes({ ledger }: Bench, claim: ClaimedTask): Promise<Record<string, unknown>> {
@@ -162,7 +172,10 @@ describeOnEach("fair shares", (bench) => {
     const { ledger } = bench();
     const lane = freshLane();
     const scopes = Array.from({ length: 450 }, (_, i) => `${lane}/${String(i).padStart(3, "0")}`);
-    const backlog = scopes.flatMap((scope) => [{ scope, key: "1" }, { scope, key: "2" }]);
+    const backlog = scopes.flatMap((scope) => [
+      { scope, key: "1" },
+      { scope, key: "2" },
+    ]);
     const hot = Array.from({ length: 1000 }, (_, i) => ({ scope: scopes[3]!, key: `hot ${i}` }));
     await ledger.verbs.record([...hot, ...backlog]);
     // In one walk over all scopes, each gets its first.
@@ -234,12 +247,21 @@ describe("a database with another order of text", () => {
         const lanes = ["a", "a-b", "a_c", "aB", "B", "b", "Z", "é"];
         for (const lane of lanes) {
           const scopes = [lane, `${lane}/1`, `${lane}/Z`];
-          for (const scope of scopes) await bench.ledger.verbs.record([{ scope, key: "1" }, { scope, key: "2" }]);
+          for (const scope of scopes)
+            await bench.ledger.verbs.record([
+              { scope, key: "1" },
+              { scope, key: "2" },
+            ]);
         }
         const seen: string[] = [];
         let after: string | null = null;
         do {
-          const due = await bench.ledger.verbs.claimDue(lanes, { max: 1, leaseMs: minute, worker: "w", after });
+          const due = await bench.ledger.verbs.claimDue(lanes, {
+            max: 1,
+            leaseMs: minute,
+            worker: "w",
+            after,
+          });
           seen.push(...due.tasks.map((task) => task.scope));
           after = due.after;
         } while (after !== null);

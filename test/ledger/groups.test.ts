@@ -1,10 +1,24 @@
 /** Serial groups (one after another, in order) and slots (at most n at once). */
 import { expect, it } from "vitest";
-import { type Bench, claimDue, claimOne, describeOnEach, freshLane, keysOf, minute, recordAll, stateOf } from "./support.ts";
+import {
+  type Bench,
+  claimDue,
+  claimOne,
+  describeOnEach,
+  freshLane,
+  keysOf,
+  minute,
+  recordAll,
+  stateOf,
+} from "./support.ts";
 
 const lease = { leaseMs: minute, worker: "w1" };
 
-function group(scope: string, keys: readonly string[], options: object = {}): { scope: string; key: string }[] {
+function group(
+  scope: string,
+  keys: readonly string[],
+  options: object = {},
+): { scope: string; key: string }[] {
   return keys.map((key) => ({ scope, key, serial: "g", ...options }));
 }
 
@@ -56,41 +70,49 @@ describeOnEach("serial groups", (bench) => {
     const [first, second] = group(scope, ["1", "2"]);
     expect(await ledger.recordAndClaim(first!)).toMatchObject({ outcome: "claimed", attempt: 1 });
     expect(await ledger.recordAndClaim(second!)).toMatchObject({ outcome: "recorded" });
-    expect(await ledger.verbs.claim(second!, { ...lease, early: true })).toMatchObject({ outcome: "waiting" });
+    expect(await ledger.verbs.claim(second!, { ...lease, early: true })).toMatchObject({
+      outcome: "waiting",
+    });
     await ledger.complete({ ...first!, attempt: 1 });
     expect(await ledger.verbs.claim(second!, lease)).toMatchObject({ outcome: "claimed" });
   });
 
-  it.each(["complete", "dead", "unknown", "cancel", "cancel the waiting"] as const)("go on at once after %s", async (end) => {
-    const { ledger } = bench();
-    const scope = await line(bench());
-    const claim = { scope, key: "1", attempt: 1 };
-    if (end === "complete") await ledger.complete(claim);
-    if (end === "dead") await ledger.fail({ ...claim, reason: "x", retry: "never" });
-    if (end === "unknown") await ledger.fail({ ...claim, reason: "x", retry: "unknown" });
-    if (end === "cancel") await ledger.verbs.cancel(claim);
-    if (end === "cancel the waiting") {
-      await ledger.verbs.cancel({ scope, key: "2" });
-      expect(await claimDue(ledger, scope)).toEqual([]);
-      await ledger.complete(claim);
-    }
-    expect(keysOf(await claimDue(ledger, scope))).toEqual([end === "cancel the waiting" ? "3" : "2"]);
-  });
+  it.each(["complete", "dead", "unknown", "cancel", "cancel the waiting"] as const)(
+    "go on at once after %s",
+    async (end) => {
+      const { ledger } = bench();
+      const scope = await line(bench());
+      const claim = { scope, key: "1", attempt: 1 };
+      if (end === "complete") await ledger.complete(claim);
+      if (end === "dead") await ledger.fail({ ...claim, reason: "x", retry: "never" });
+      if (end === "unknown") await ledger.fail({ ...claim, reason: "x", retry: "unknown" });
+      if (end === "cancel") await ledger.verbs.cancel(claim);
+      if (end === "cancel the waiting") {
+        await ledger.verbs.cancel({ scope, key: "2" });
+        expect(await claimDue(ledger, scope)).toEqual([]);
+        await ledger.complete(claim);
+      }
+      expect(keysOf(await claimDue(ledger, scope))).toEqual([end === "cancel the waiting" ? "3" : "2"]);
+    },
+  );
 
-  it.each(["claimed by name", "claimed when due"])("go on at once when the first one dies of its tries as it is %s", async (how) => {
-    const { ledger, clock } = bench();
-    const scope = freshLane();
-    await recordAll(ledger, group(scope, ["1"], { maxTries: 1 }));
-    expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
-    await clock.advance(minute - 1_000);
-    await recordAll(ledger, group(scope, ["2"]));
-    expect(await claimDue(ledger, scope)).toEqual([]); // "2" steps aside, for a minute at most
-    await clock.advance(2_000);
-    if (how === "claimed by name") await ledger.verbs.claim({ scope, key: "1" }, lease);
-    else expect(await claimDue(ledger, scope, 1)).toEqual([]);
-    expect(await stateOf(bench(), scope, "1")).toBe("dead");
-    expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
-  });
+  it.each(["claimed by name", "claimed when due"])(
+    "go on at once when the first one dies of its tries as it is %s",
+    async (how) => {
+      const { ledger, clock } = bench();
+      const scope = freshLane();
+      await recordAll(ledger, group(scope, ["1"], { maxTries: 1 }));
+      expect(keysOf(await claimDue(ledger, scope))).toEqual(["1"]);
+      await clock.advance(minute - 1_000);
+      await recordAll(ledger, group(scope, ["2"]));
+      expect(await claimDue(ledger, scope)).toEqual([]); // "2" steps aside, for a minute at most
+      await clock.advance(2_000);
+      if (how === "claimed by name") await ledger.verbs.claim({ scope, key: "1" }, lease);
+      else expect(await claimDue(ledger, scope, 1)).toEqual([]);
+      expect(await stateOf(bench(), scope, "1")).toBe("dead");
+      expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
+    },
+  );
 
   it("wait for the first while it backs off, and let it go first again", async () => {
     const { ledger, clock } = bench();
@@ -132,7 +154,11 @@ describeOnEach("serial groups", (bench) => {
   it("keep their line short for the others: a thousand behind one key do not hide what comes after", async () => {
     const { ledger } = bench();
     const scope = freshLane();
-    const crowd = Array.from({ length: 1000 }, (_, i) => ({ scope, key: `${i}`.padStart(4, "0"), serial: "g" }));
+    const crowd = Array.from({ length: 1000 }, (_, i) => ({
+      scope,
+      key: `${i}`.padStart(4, "0"),
+      serial: "g",
+    }));
     await ledger.verbs.record(crowd);
     await ledger.record({ scope, key: "after them" });
     let calls = 0;
@@ -202,7 +228,10 @@ describeOnEach("slots", (bench) => {
     const { ledger, clock } = bench();
     const lane = freshLane();
     const options = { max: 5, ...lease, limits: { [lane]: { running: 2 } } };
-    await recordAll(ledger, ["1", "2", "3"].map((key) => ({ scope: `${lane}/${key}`, key, slots: 99 })));
+    await recordAll(
+      ledger,
+      ["1", "2", "3"].map((key) => ({ scope: `${lane}/${key}`, key, slots: 99 })),
+    );
     const zombies = (await ledger.verbs.claimDue([lane], options)).tasks;
     expect(zombies).toHaveLength(2);
     await clock.advance(minute + 1);

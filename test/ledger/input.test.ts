@@ -28,22 +28,58 @@ const badTexts: [string, unknown][] = [
 /** What is wrong, how it is called, and the code of the error. */
 const calls: [string, (ledger: Ledger) => Promise<unknown>, string][] = [
   ...badTexts.flatMap(([what, text]): typeof calls => [
-    [`record: a scope that is ${what}`, ({ record }) => record({ ...task, scope: wrong(text) }), "scope_invalid"],
+    [
+      `record: a scope that is ${what}`,
+      ({ record }) => record({ ...task, scope: wrong(text) }),
+      "scope_invalid",
+    ],
     [`record: a key that is ${what}`, ({ record }) => record({ ...task, key: wrong(text) }), "key_invalid"],
-    [`claim: a key that is ${what}`, ({ verbs }) => verbs.claim({ ...task, key: wrong(text) }, lease), "key_invalid"],
-    [`complete: a key that is ${what}`, ({ complete }) => complete({ ...claim, key: wrong(text) }), "key_invalid"],
-    [`renew: a scope that is ${what}`, ({ renew }) => renew({ ...claim, scope: wrong(text) }), "scope_invalid"],
-    [`cancel: a key that is ${what}`, ({ verbs }) => verbs.cancel({ ...task, key: wrong(text) }), "key_invalid"],
-    [`replay: a key that is ${what}`, ({ verbs }) => verbs.replay([{ ...task, key: wrong(text) }]), "key_invalid"],
-    [`look: a scope that is ${what}`, ({ verbs }) => verbs.look({ ...task, scope: wrong(text) }), "scope_invalid"],
+    [
+      `claim: a key that is ${what}`,
+      ({ verbs }) => verbs.claim({ ...task, key: wrong(text) }, lease),
+      "key_invalid",
+    ],
+    [
+      `complete: a key that is ${what}`,
+      ({ complete }) => complete({ ...claim, key: wrong(text) }),
+      "key_invalid",
+    ],
+    [
+      `renew: a scope that is ${what}`,
+      ({ renew }) => renew({ ...claim, scope: wrong(text) }),
+      "scope_invalid",
+    ],
+    [
+      `cancel: a key that is ${what}`,
+      ({ verbs }) => verbs.cancel({ ...task, key: wrong(text) }),
+      "key_invalid",
+    ],
+    [
+      `replay: a key that is ${what}`,
+      ({ verbs }) => verbs.replay([{ ...task, key: wrong(text) }]),
+      "key_invalid",
+    ],
+    [
+      `look: a scope that is ${what}`,
+      ({ verbs }) => verbs.look({ ...task, scope: wrong(text) }),
+      "scope_invalid",
+    ],
     [`once: a key that is ${what}`, ({ verbs }) => verbs.once(wrong(text)), "key_invalid"],
-    [`claimDue: a lane that is ${what}`, ({ verbs }) => verbs.claimDue([wrong(text)], { max: 1, ...lease }), "scope_invalid"],
+    [
+      `claimDue: a lane that is ${what}`,
+      ({ verbs }) => verbs.claimDue([wrong(text)], { max: 1, ...lease }),
+      "scope_invalid",
+    ],
     [
       `saveStep: a name that is ${what}`,
       ({ saveStep }) => saveStep({ ...claim, name: wrong(text), state: "done" }),
       "value_invalid",
     ],
-    [`signal: a name that is ${what}`, ({ verbs }) => verbs.signal(task, { name: wrong(text) }), "value_invalid"],
+    [
+      `signal: a name that is ${what}`,
+      ({ verbs }) => verbs.signal(task, { name: wrong(text) }),
+      "value_invalid",
+    ],
   ]),
   ...(
     [
@@ -80,23 +116,49 @@ const calls: [string, (ledger: Ledger) => Promise<unknown>, string][] = [
     [`record: ${what}`, ({ record }) => record({ ...task, ...part }), code],
     [`recordAndClaim: ${what}`, ({ recordAndClaim }) => recordAndClaim({ ...task, ...part }), code],
   ]),
-  ...[NaN, -1, 1.5, 2 ** 31, Infinity, wrong("1"), wrong(null), wrong(undefined)].flatMap((attempt): typeof calls => [
-    [`complete: an attempt of ${attempt}`, ({ complete }) => complete({ ...task, attempt }), "value_invalid"],
-    [`renew: an attempt of ${attempt}`, ({ renew }) => renew({ ...task, attempt }), "value_invalid"],
-    [`defer: an attempt of ${attempt}`, ({ verbs }) => verbs.defer({ ...task, attempt }), "value_invalid"],
+  ...[NaN, -1, 1.5, 2 ** 31, Infinity, wrong("1"), wrong(null), wrong(undefined)].flatMap(
+    (attempt): typeof calls => [
+      [
+        `complete: an attempt of ${attempt}`,
+        ({ complete }) => complete({ ...task, attempt }),
+        "value_invalid",
+      ],
+      [`renew: an attempt of ${attempt}`, ({ renew }) => renew({ ...task, attempt }), "value_invalid"],
+      [`defer: an attempt of ${attempt}`, ({ verbs }) => verbs.defer({ ...task, attempt }), "value_invalid"],
+      [
+        `fail: an attempt of ${attempt}`,
+        ({ fail }) => fail({ ...task, attempt, reason: "x", retry: "never" }),
+        "value_invalid",
+      ],
+    ],
+  ),
+  ...[0, -1, NaN, Infinity, 1e15, wrong("60 seconds")].flatMap((leaseMs): typeof calls => [
     [
-      `fail: an attempt of ${attempt}`,
-      ({ fail }) => fail({ ...task, attempt, reason: "x", retry: "never" }),
+      `claim: a lease of ${leaseMs}`,
+      ({ verbs }) => verbs.claim(task, { leaseMs, worker: "w" }),
       "value_invalid",
     ],
-  ]),
-  ...[0, -1, NaN, Infinity, 1e15, wrong("60 seconds")].flatMap((leaseMs): typeof calls => [
-    [`claim: a lease of ${leaseMs}`, ({ verbs }) => verbs.claim(task, { leaseMs, worker: "w" }), "value_invalid"],
-    [`claimDue: a lease of ${leaseMs}`, ({ verbs }) => verbs.claimDue(["s"], { max: 1, leaseMs, worker: "w" }), "value_invalid"],
-    [`record: a lease of ${leaseMs}`, ({ verbs }) => verbs.record([task], { leaseMs, worker: "w" }), "value_invalid"],
+    [
+      `claimDue: a lease of ${leaseMs}`,
+      ({ verbs }) => verbs.claimDue(["s"], { max: 1, leaseMs, worker: "w" }),
+      "value_invalid",
+    ],
+    [
+      `record: a lease of ${leaseMs}`,
+      ({ verbs }) => verbs.record([task], { leaseMs, worker: "w" }),
+      "value_invalid",
+    ],
     [`renew: a lease of ${leaseMs}`, ({ verbs }) => verbs.renew([claim], leaseMs), "value_invalid"],
-    ["fail: the same as a pause", ({ fail }) => fail({ ...claim, reason: "x", retry: { afterMs: leaseMs === 0 ? -5 : leaseMs } }), "value_invalid"],
-    ["defer: the same as a pause", ({ verbs }) => verbs.defer(claim, { delayMs: leaseMs === 0 ? -5 : leaseMs }), "value_invalid"],
+    [
+      "fail: the same as a pause",
+      ({ fail }) => fail({ ...claim, reason: "x", retry: { afterMs: leaseMs === 0 ? -5 : leaseMs } }),
+      "value_invalid",
+    ],
+    [
+      "defer: the same as a pause",
+      ({ verbs }) => verbs.defer(claim, { delayMs: leaseMs === 0 ? -5 : leaseMs }),
+      "value_invalid",
+    ],
   ]),
   ["claimDue: at most 0", ({ verbs }) => verbs.claimDue(["s"], { max: 0, ...lease }), "value_invalid"],
   ["claimDue: at most NaN", ({ verbs }) => verbs.claimDue(["s"], { max: NaN, ...lease }), "value_invalid"],
@@ -115,31 +177,84 @@ const calls: [string, (ledger: Ledger) => Promise<unknown>, string][] = [
     ({ verbs }) => verbs.claimDue(["s"], { max: 1, ...lease, limits: { s: limit } }),
     "value_invalid",
   ]),
-  ["saveStep: an unknown state", ({ saveStep }) => saveStep({ ...claim, name: "a", state: wrong("finished") }), "value_invalid"],
-  ["saveStep: a value with a NUL", ({ saveStep }) => saveStep({ ...claim, name: "a", state: "done", value: "\0" }), "value_invalid"],
+  [
+    "saveStep: an unknown state",
+    ({ saveStep }) => saveStep({ ...claim, name: "a", state: wrong("finished") }),
+    "value_invalid",
+  ],
+  [
+    "saveStep: a value with a NUL",
+    ({ saveStep }) => saveStep({ ...claim, name: "a", state: "done", value: "\0" }),
+    "value_invalid",
+  ],
   [
     "saveStep: a value of more than 16 MB",
     ({ saveStep }) => saveStep({ ...claim, name: "a", state: "done", value: "x".repeat(2 ** 24 + 1) }),
     "payload_too_large",
   ],
   ["complete: a result with a NUL", ({ complete }) => complete({ ...claim, result: "\0" }), "value_invalid"],
-  ["complete: a result that is an object", ({ complete }) => complete({ ...claim, result: wrong({}) }), "value_invalid"],
-  ["complete: a result of more than 16 MB", ({ complete }) => complete({ ...claim, result: "x".repeat(2 ** 24 + 1) }), "payload_too_large"],
-  ["fail: an unknown retry", ({ fail }) => fail({ ...claim, reason: "x", retry: wrong("sometimes") }), "value_invalid"],
+  [
+    "complete: a result that is an object",
+    ({ complete }) => complete({ ...claim, result: wrong({}) }),
+    "value_invalid",
+  ],
+  [
+    "complete: a result of more than 16 MB",
+    ({ complete }) => complete({ ...claim, result: "x".repeat(2 ** 24 + 1) }),
+    "payload_too_large",
+  ],
+  [
+    "fail: an unknown retry",
+    ({ fail }) => fail({ ...claim, reason: "x", retry: wrong("sometimes") }),
+    "value_invalid",
+  ],
   ["fail: no retry", ({ fail }) => fail({ ...claim, reason: "x", retry: wrong(undefined) }), "value_invalid"],
-  ["resolveStep: an unknown decision", ({ verbs }) => verbs.resolveStep(task, { name: "a", decision: wrong("maybe") }), "value_invalid"],
-  ["signal: a value with a lone surrogate", ({ verbs }) => verbs.signal(task, { name: "a", value: lone }), "value_invalid"],
-  ["signal: an actor with a NUL", ({ verbs }) => verbs.signal(task, { name: "a", actor: "\0" }), "value_invalid"],
-  ["defer: until a date that is none", ({ verbs }) => verbs.defer(claim, { at: new Date(NaN) }), "value_invalid"],
+  [
+    "resolveStep: an unknown decision",
+    ({ verbs }) => verbs.resolveStep(task, { name: "a", decision: wrong("maybe") }),
+    "value_invalid",
+  ],
+  [
+    "signal: a value with a lone surrogate",
+    ({ verbs }) => verbs.signal(task, { name: "a", value: lone }),
+    "value_invalid",
+  ],
+  [
+    "signal: an actor with a NUL",
+    ({ verbs }) => verbs.signal(task, { name: "a", actor: "\0" }),
+    "value_invalid",
+  ],
+  [
+    "defer: until a date that is none",
+    ({ verbs }) => verbs.defer(claim, { at: new Date(NaN) }),
+    "value_invalid",
+  ],
   ["cancel: a reason with a NUL", ({ verbs }) => verbs.cancel(task, { reason: "\0" }), "value_invalid"],
-  ["replay: an actor that is a number", ({ verbs }) => verbs.replay([task], { actor: wrong(7) }), "value_invalid"],
+  [
+    "replay: an actor that is a number",
+    ({ verbs }) => verbs.replay([task], { actor: wrong(7) }),
+    "value_invalid",
+  ],
   ["prune: keys of NaN", ({ verbs }) => verbs.prune({ keysOlderThanMs: NaN }), "value_invalid"],
-  ["prune: keys that are still needed", ({ verbs }) => verbs.prune({ keysOlderThanMs: minute }), "value_invalid"],
+  [
+    "prune: keys that are still needed",
+    ({ verbs }) => verbs.prune({ keysOlderThanMs: minute }),
+    "value_invalid",
+  ],
   ["prune: at most -1", ({ verbs }) => verbs.prune({ max: -1 }), "value_invalid"],
   ["prune: a lane with a NUL", ({ verbs }) => verbs.prune({ lane: "\0" }), "value_invalid"],
   ["hello: a worker without a name", ({ verbs }) => verbs.hello("", []), "value_invalid"],
-  ["move: a subject with a NUL", ({ verbs }) => verbs.move({ machine: "m", subject: "\0", move: "a", from: ["x"], to: "y", initial: "x" }), "value_invalid"],
-  ["move: a version of NaN", ({ verbs }) => verbs.move({ machine: "m", subject: "s", move: "a", from: ["x"], to: "y", initial: "x", version: NaN }), "value_invalid"],
+  [
+    "move: a subject with a NUL",
+    ({ verbs }) => verbs.move({ machine: "m", subject: "\0", move: "a", from: ["x"], to: "y", initial: "x" }),
+    "value_invalid",
+  ],
+  [
+    "move: a version of NaN",
+    ({ verbs }) =>
+      verbs.move({ machine: "m", subject: "s", move: "a", from: ["x"], to: "y", initial: "x", version: NaN }),
+    "value_invalid",
+  ],
 ];
 
 /** Everything the ledger holds, counted. */
@@ -179,10 +294,14 @@ describeOnPglite("bad input through the library", (bench) => {
     expect(await Promise.all(good)).toEqual([{ outcome: "recorded" }, { outcome: "recorded" }]);
     const claims = [await claimOne(ledger, scope, "a"), await claimOne(ledger, scope, "b")];
     const steps = claims.map((one, i) =>
-      ledger.saveStep({ ...one, name: "x", state: i === 0 ? "done" : wrong("finished") }).catch(() => "refused"),
+      ledger
+        .saveStep({ ...one, name: "x", state: i === 0 ? "done" : wrong("finished") })
+        .catch(() => "refused"),
     );
     expect(await Promise.all(steps)).toEqual(["saved", "refused"]);
-    const done = claims.map((one, i) => ledger.complete({ ...one, ...(i && { result: "\0" }) }).catch(() => "refused"));
+    const done = claims.map((one, i) =>
+      ledger.complete({ ...one, ...(i && { result: "\0" }) }).catch(() => "refused"),
+    );
     expect(await Promise.all(done)).toEqual(["done", "refused"]);
   });
 });

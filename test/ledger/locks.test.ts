@@ -2,14 +2,25 @@
 import { expect, it } from "vitest";
 import { Verbs } from "../../src/ledger/verbs.ts";
 import { openSession, type Session, untilBlocked } from "./sessions.ts";
-import { type Bench, claimDue, claimOne, describeOnServer, freshLane, keysOf, minute, recordAll } from "./support.ts";
+import {
+  type Bench,
+  claimDue,
+  claimOne,
+  describeOnServer,
+  freshLane,
+  keysOf,
+  minute,
+  recordAll,
+} from "./support.ts";
 
 const lease = { leaseMs: minute, worker: "w2" };
 
 for (const which of ["newest", "oldest"] as const) {
   describeOnServer(which, "between sessions", (bench) => {
     /** Runs `work` beside a session with an open transaction, and ends that whatever happens. */
-    async function besides(work: (session: Session, verbs: Verbs, on: Bench) => Promise<void>): Promise<void> {
+    async function besides(
+      work: (session: Session, verbs: Verbs, on: Bench) => Promise<void>,
+    ): Promise<void> {
       const session = await openSession(bench().url);
       try {
         await session.query("begin");
@@ -45,7 +56,10 @@ for (const which of ["newest", "oldest"] as const) {
       }));
 
     it("a zombie who waits while another one takes over finds its write lost", async () => {
-      const write: ((verbs: Verbs, claim: { scope: string; key: string; attempt: number }) => Promise<unknown>)[] = [
+      const write: ((
+        verbs: Verbs,
+        claim: { scope: string; key: string; attempt: number },
+      ) => Promise<unknown>)[] = [
         async (verbs, claim) => (await verbs.complete([claim]))[0],
         async (verbs, claim) => (await verbs.fail([{ ...claim, reason: "x", retry: "never" }]))[0],
         async (verbs, claim) => (await verbs.saveSteps([{ ...claim, name: "a", state: "done" }]))[0],
@@ -57,12 +71,19 @@ for (const which of ["newest", "oldest"] as const) {
           const scope = freshLane();
           await ledger.recordAndClaim({ scope, key: "k" });
           await clock.advance(minute + 1);
-          expect(await taker.claim({ scope, key: "k" }, lease)).toMatchObject({ outcome: "claimed", attempt: 2 });
+          expect(await taker.claim({ scope, key: "k" }, lease)).toMatchObject({
+            outcome: "claimed",
+            attempt: 2,
+          });
           const late = zombie(ledger.verbs, { scope, key: "k", attempt: 1 });
           await untilBlocked(database, 1);
           await session.query("commit");
           expect(await late).toBe("lost");
-          expect(await ledger.verbs.look({ scope, key: "k" })).toMatchObject({ state: "running", attempt: 2, steps: [] });
+          expect(await ledger.verbs.look({ scope, key: "k" })).toMatchObject({
+            state: "running",
+            attempt: 2,
+            steps: [],
+          });
         });
       }
     });
@@ -95,7 +116,9 @@ for (const which of ["newest", "oldest"] as const) {
     it("a record that rolls back leaves its key to the one who waited", () =>
       besides(async (session, other, { ledger, database }) => {
         const scope = freshLane();
-        expect(await other.record([{ scope, key: "k", body: "mine" }])).toMatchObject([{ outcome: "recorded" }]);
+        expect(await other.record([{ scope, key: "k", body: "mine" }])).toMatchObject([
+          { outcome: "recorded" },
+        ]);
         const waiting = ledger.record({ scope, key: "k", body: "theirs" });
         await untilBlocked(database, 1);
         await session.query("rollback");
@@ -130,7 +153,10 @@ for (const which of ["newest", "oldest"] as const) {
         await ledger.recordAndClaim({ scope, key: "k" });
         await ledger.saveStep({ scope, key: "k", attempt: 1, name: "go", state: "waiting" });
         expect(await sender.signal({ scope, key: "k" }, { name: "go" })).toEqual({ outcome: "sent" });
-        const deferring = ledger.verbs.defer({ scope, key: "k", attempt: 1 }, { delayMs: "forever", signal: "go" });
+        const deferring = ledger.verbs.defer(
+          { scope, key: "k", attempt: 1 },
+          { delayMs: "forever", signal: "go" },
+        );
         await untilBlocked(database, 1);
         await session.query("commit");
         expect(await deferring).toBe("waiting");
@@ -166,11 +192,16 @@ for (const which of ["newest", "oldest"] as const) {
       besides(async (session, _, { ledger, database }) => {
         const scope = freshLane();
         const keys = ["1", "2", "3"];
-        await recordAll(ledger, keys.map((key) => ({ scope, key, serial: "g" })));
+        await recordAll(
+          ledger,
+          keys.map((key) => ({ scope, key, serial: "g" })),
+        );
         const running = await claimOne(ledger, scope, "1");
         expect(await claimDue(ledger, scope)).toEqual([]); // the others step aside
         // Both have locked their rows and want the group, the completion first.
-        await session.query("select pg_advisory_xact_lock(onceward.group_lock($1::text, 'g'))::text", [scope]);
+        await session.query("select pg_advisory_xact_lock(onceward.group_lock($1::text, 'g'))::text", [
+          scope,
+        ]);
         const completing = ledger.complete(running);
         await untilBlocked(database, 1);
         const cancelling = ledger.verbs.cancel({ scope, key: "2" });
@@ -187,10 +218,13 @@ for (const which of ["newest", "oldest"] as const) {
         await ledger.recordAndClaim({ scope, key: "hot" });
         expect(await holder.complete([{ scope, key: "hot", attempt: 1 }])).toEqual(["done"]);
         const storm = Array.from({ length: 1000 }, () => ledger.recordAndClaim({ scope, key: "hot" }));
-        const others = Array.from({ length: 100 }, (_, i) => ledger.recordAndClaim({ scope, key: `other ${i}` }));
+        const others = Array.from({ length: 100 }, (_, i) =>
+          ledger.recordAndClaim({ scope, key: `other ${i}` }),
+        );
         // All of them are answered while the completion is not committed yet.
         for (const answer of await Promise.all(others)) expect(answer).toMatchObject({ outcome: "claimed" });
-        for (const answer of await Promise.all(storm)) expect(answer).toEqual({ outcome: "duplicate", state: "running" });
+        for (const answer of await Promise.all(storm))
+          expect(answer).toEqual({ outcome: "duplicate", state: "running" });
         await session.query("commit");
       }));
   });

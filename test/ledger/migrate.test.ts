@@ -59,7 +59,9 @@ for (const which of ["newest", "oldest"] as const) {
       await Promise.all(databases.map((database) => migrate(database)));
       await Promise.all(databases.map((database) => checkSchema(database)));
       expect(await versions(databases[0]!)).toEqual(all);
-      const recorded = await Promise.all(databases.map((one) => new Ledger(one).record({ scope: "s", key: "k" })));
+      const recorded = await Promise.all(
+        databases.map((one) => new Ledger(one).record({ scope: "s", key: "k" })),
+      );
       expect(recorded.filter((one) => one.outcome === "recorded")).toHaveLength(1);
     });
 
@@ -118,9 +120,13 @@ describeOnPglite("a schema", (bench) => {
     bench().database.query(statement.replaceAll("SCHEMA", `"${schema}"`));
 
   it("that is missing is said to be missing", async () => {
-    await expect(checkSchema(bench().database, own("nowhere"))).rejects.toMatchObject({ code: "schema_missing" });
+    await expect(checkSchema(bench().database, own("nowhere"))).rejects.toMatchObject({
+      code: "schema_missing",
+    });
     await change("without a ledger", "create schema SCHEMA");
-    await expect(checkSchema(bench().database, own("without a ledger"))).rejects.toMatchObject({ code: "schema_missing" });
+    await expect(checkSchema(bench().database, own("without a ledger"))).rejects.toMatchObject({
+      code: "schema_missing",
+    });
     expect(await migrate(bench().database, own("without a ledger"))).toEqual({ applied: all });
   });
 
@@ -153,7 +159,20 @@ describeOnPglite("a schema", (bench) => {
   });
 
   it("has a name that can stand in SQL", async () => {
-    for (const name of ["", " a", "1a", 'a"b', "a'b", "a;b", "a.b", "$$", "pg_a", "a\nb", "é".repeat(32), "a\0"]) {
+    for (const name of [
+      "",
+      " a",
+      "1a",
+      'a"b',
+      "a'b",
+      "a;b",
+      "a.b",
+      "$$",
+      "pg_a",
+      "a\nb",
+      "é".repeat(32),
+      "a\0",
+    ]) {
       const invalid = { code: "config_invalid" };
       await expect(migrate(bench().database, own(name))).rejects.toMatchObject(invalid);
       expect(() => migrationSql(own(name))).toThrow(expect.objectContaining(invalid));
@@ -174,7 +193,10 @@ describe("a schema of another name", () => {
     const task = { scope: "s", key: "k", serial: "g", body: "b" };
     const lease = { leaseMs: minute, worker: "w" };
     expect(await verbs.hello("w", ["s"])).toBe("hello");
-    expect(await verbs.record([task, { ...task, key: "2" }])).toMatchObject([{ outcome: "recorded" }, { outcome: "recorded" }]);
+    expect(await verbs.record([task, { ...task, key: "2" }])).toMatchObject([
+      { outcome: "recorded" },
+      { outcome: "recorded" },
+    ]);
     expect(await verbs.record([task], lease)).toMatchObject([{ outcome: "claimed" }]);
     expect(await verbs.record([{ scope: "s", key: "x" }], lease)).toMatchObject([{ outcome: "claimed" }]);
     expect(await verbs.renew([{ ...task, attempt: 1 }], minute)).toEqual(["renewed"]);
@@ -182,22 +204,32 @@ describe("a schema of another name", () => {
     expect(await verbs.signal(task, { name: "go" })).toEqual({ outcome: "sent" });
     expect(await verbs.defer({ ...task, attempt: 1 }, { signal: "go", delayMs: "forever" })).toBe("waiting");
     const limits = { s: { running: 1, rate: { limit: 1, perMs: 1 } } };
-    expect(await verbs.claimDue(["s"], { max: 1, ...lease, limits })).toMatchObject({ tasks: [{ key: "k" }] });
+    expect(await verbs.claimDue(["s"], { max: 1, ...lease, limits })).toMatchObject({
+      tasks: [{ key: "k" }],
+    });
     expect(await verbs.fail([{ ...task, attempt: 2, reason: "x", retry: "unknown" }])).toEqual(["unknown"]);
     expect(await verbs.resolveStep(task, { name: "a", decision: "done" })).toEqual({ outcome: "resolved" });
     expect(await verbs.replay([task])).toEqual([{ outcome: "replayed" }]);
     expect(await verbs.cancel(task)).toEqual({ outcome: "cancelled" });
     expect(await verbs.claim({ ...task, key: "2" }, lease)).toMatchObject({ outcome: "claimed" });
     expect(await verbs.complete([{ ...task, key: "2", attempt: 1, result: "1" }])).toEqual(["done"]);
-    expect(await verbs.replay([{ ...task, key: "2" }], { again: true })).toEqual([{ outcome: "replayed again" }]);
+    expect(await verbs.replay([{ ...task, key: "2" }], { again: true })).toEqual([
+      { outcome: "replayed again" },
+    ]);
     expect(await verbs.once("e")).toBe(true);
     const move = { machine: "m", subject: "s", move: "go", from: ["a"], to: "b", initial: "a" };
-    expect(await verbs.move({ ...move, timers: [{ move: "on", after: "1 day", delayMs: minute }] })).toMatchObject({
+    expect(
+      await verbs.move({ ...move, timers: [{ move: "on", after: "1 day", delayMs: minute }] }),
+    ).toMatchObject({
       outcome: "moved",
     });
     expect(await verbs.machineState("m", "s")).toMatchObject({ state: "b", timers: [{ state: "waiting" }] });
     expect(await verbs.newer({ scope: "o", key: "1", version: "1" })).toMatchObject({ verdict: "apply" });
-    expect(await verbs.look(task)).toMatchObject({ state: "cancelled", signals: { go: {} }, steps: [{ name: "a" }] });
+    expect(await verbs.look(task)).toMatchObject({
+      state: "cancelled",
+      signals: { go: {} },
+      steps: [{ name: "a" }],
+    });
     expect(await verbs.payload(task)).toBe("b");
     expect((await verbs.stats()).unfinished.length).toBeGreaterThan(0);
     expect(await verbs.prune()).toEqual({ payloads: 0, keys: 0 });
@@ -216,8 +248,11 @@ describe("a schema of another name", () => {
         return new Ledger(database, { schema: name });
       }),
     );
-    for (const ledger of ledgers) expect(await ledger.record({ scope: "s", key: "k" })).toEqual({ outcome: "recorded" });
-    await expect(ledgers[1]!.verbs.cancel({ scope: "s", key: "k" })).resolves.toEqual({ outcome: "cancelled" });
+    for (const ledger of ledgers)
+      expect(await ledger.record({ scope: "s", key: "k" })).toEqual({ outcome: "recorded" });
+    await expect(ledgers[1]!.verbs.cancel({ scope: "s", key: "k" })).resolves.toEqual({
+      outcome: "cancelled",
+    });
     expect(await ledgers[0]!.verbs.look({ scope: "s", key: "k" })).toMatchObject({ state: "waiting" });
   });
 });
@@ -250,7 +285,9 @@ describe("privileges", () => {
           from unnest(p.proargtypes) with ordinality as t(oid, n))) as call
        from pg_proc p where p.pronamespace = 'onceward'::regnamespace order by 1`,
     );
-    expect(functions.map((one) => one.name)).toEqual(expect.arrayContaining(["claim", "complete_many", "take", "now"]));
+    expect(functions.map((one) => one.name)).toEqual(
+      expect.arrayContaining(["claim", "complete_many", "take", "now"]),
+    );
     const { rows: tables } = await owner.query<{ name: string }>(
       `select format('onceward.%I', relname) as name from pg_class
        where relnamespace = 'onceward'::regnamespace and relkind = 'r'`,
@@ -276,6 +313,8 @@ describe("privileges", () => {
     await roles.query(`set role ${app}`);
     const { rows } = await roles.query("select onceward.record('s', 'k', lease => '1 minute') as recorded");
     expect(rows).toEqual([{ recorded: { outcome: "claimed", attempt: 1 } }]);
-    expect((await roles.query("select onceward.complete('s', 'k', '1') as done")).rows).toEqual([{ done: "done" }]);
+    expect((await roles.query("select onceward.complete('s', 'k', '1') as done")).rows).toEqual([
+      { done: "done" },
+    ]);
   });
 });

@@ -26,7 +26,13 @@ const plain: Spec[] = [
   { scope: "/a", key: "usual", priority: 0, maxTries: 30 },
   { scope: "/b", key: "one try", priority: -1, maxTries: 1 },
 ];
-const strict: Spec[] = ["x", "y", "z"].map((key) => ({ scope: "/a", key, priority: 0, maxTries: 3, serial: "g" }));
+const strict: Spec[] = ["x", "y", "z"].map((key) => ({
+  scope: "/a",
+  key,
+  priority: 0,
+  maxTries: 3,
+  serial: "g",
+}));
 const slotted = (slots: number): Spec[] =>
   ["p", "q", "r"].map((key) => ({ scope: "/b", key, priority: 0, maxTries: 30, serial: "s", slots }));
 
@@ -69,7 +75,12 @@ async function agree(model: Model, { bench, lane, began }: Real): Promise<void> 
     // Stepping aside, and being woken, is the ledger's affair.
     if (task.serial !== undefined && task.state === "waiting" && row?.state === "waiting") task.due = row.due;
     // So is fencing off one of a group whose lease has ended, to let another one run.
-    if (task.serial !== undefined && task.state === "running" && model.isDue(task) && row?.state === "waiting") {
+    if (
+      task.serial !== undefined &&
+      task.state === "running" &&
+      model.isDue(task) &&
+      row?.state === "waiting"
+    ) {
       task.state = "waiting";
       task.due = row.due;
     }
@@ -77,7 +88,15 @@ async function agree(model: Model, { bench, lane, began }: Real): Promise<void> 
   const expected = Object.fromEntries(
     [...model.tasks].map(([name, { state, attempt, tries, generation, due, steps, result }]) => [
       name,
-      { state, attempt, tries, generation, due: due === null ? null : Math.round(due), steps: Object.fromEntries(steps), result },
+      {
+        state,
+        attempt,
+        tries,
+        generation,
+        due: due === null ? null : Math.round(due),
+        steps: Object.fromEntries(steps),
+        result,
+      },
     ]),
   );
   expect(real).toEqual(expected);
@@ -163,7 +182,10 @@ const claimDue = (worker: number, max: number): Command =>
       if (task.serial === null) expect(due).toContain(model.find(task));
       // Within a scope nothing more urgent was left behind.
       const better = ready.filter(
-        (one) => one.scope === task.scope && one.priority > model.find(task)!.priority && !names.has(`${one.scope} ${one.key}`),
+        (one) =>
+          one.scope === task.scope &&
+          one.priority > model.find(task)!.priority &&
+          !names.has(`${one.scope} ${one.key}`),
       );
       expect(better).toEqual([]);
     }
@@ -224,7 +246,9 @@ const defer = (worker: number, pick: number, delayMs: number): Command =>
 
 const saveStep = (worker: number, pick: number, name: string, state: StepState): Command =>
   write(`saveStep ${name} ${state}`, worker, pick, async (model, { bench }, one) => {
-    expect(await bench.ledger.verbs.saveSteps([{ ...one, name, state }])).toEqual([model.saveStep(one, name, state)]);
+    expect(await bench.ledger.verbs.saveSteps([{ ...one, name, state }])).toEqual([
+      model.saveStep(one, name, state),
+    ]);
   });
 
 const cancel = (spec: Spec): Command =>
@@ -285,7 +309,11 @@ async function drains(model: Model, real: Real): Promise<void> {
   const { bench, lane } = real;
   for (let round = 0; round < 60; round++) {
     if ([...model.tasks.values()].every((task) => task.due === null)) return;
-    const { tasks: claimed } = await bench.ledger.verbs.claimDue([lane], { max: 20, leaseMs, worker: "last" });
+    const { tasks: claimed } = await bench.ledger.verbs.claimDue([lane], {
+      max: 20,
+      leaseMs,
+      worker: "last",
+    });
     await bench.ledger.verbs.complete(claimed);
     await bench.clock.advance(leaseMs + 1_000);
     for (const task of model.tasks.values()) {
@@ -322,9 +350,17 @@ const themes = [
 ] as const;
 
 describeOnPglite("the ledger against its model", (bench) => {
-  it.each(themes)("%s: what the model does, and nothing is stuck in the end", (_, specs) => compare(bench, specs, 20), 300_000);
+  it.each(themes)(
+    "%s: what the model does, and nothing is stuck in the end",
+    (_, specs) => compare(bench, specs, 20),
+    300_000,
+  );
 });
 
 describeOnServer("newest", "the ledger against its model", (bench) => {
-  it.each(themes)("%s: what the model does, and nothing is stuck in the end", (_, specs) => compare(bench, specs, 10), 300_000);
+  it.each(themes)(
+    "%s: what the model does, and nothing is stuck in the end",
+    (_, specs) => compare(bench, specs, 10),
+    300_000,
+  );
 });

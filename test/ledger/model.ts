@@ -87,7 +87,15 @@ export class Model {
     task.due = null;
   }
 
-  private held({ scope, key, attempt }: { scope: string; key: string; attempt: number }): ModelTask | undefined {
+  private held({
+    scope,
+    key,
+    attempt,
+  }: {
+    scope: string;
+    key: string;
+    attempt: number;
+  }): ModelTask | undefined {
     const task = this.find({ scope, key });
     return task?.state === "running" && task.attempt === attempt ? task : undefined;
   }
@@ -107,7 +115,11 @@ export class Model {
   }
 
   /** The pause of a backoff is taken from the real ledger, if it is within bounds. */
-  fail(claim: { scope: string; key: string; attempt: number }, retry: Retry, due: number | null): TaskState | "lost" {
+  fail(
+    claim: { scope: string; key: string; attempt: number },
+    retry: Retry,
+    due: number | null,
+  ): TaskState | "lost" {
     const task = this.held(claim);
     if (!task) return "lost";
     if (retry === "unknown") this.finish(task, "unknown");
@@ -116,8 +128,12 @@ export class Model {
       task.state = "waiting";
       const longest = Math.min(2_000 * 2 ** (task.tries - 1), 4 * 3_600_000);
       if (typeof retry === "object") task.due = this.now + retry.afterMs;
-      else if (due !== null && due >= this.now + longest / 2 - 1 && due <= this.now + longest + 1) task.due = due;
-      else throw new Error(`a backoff of ${due === null ? "none" : due - this.now} ms after ${task.tries} tries`);
+      else if (due !== null && due >= this.now + longest / 2 - 1 && due <= this.now + longest + 1)
+        task.due = due;
+      else
+        throw new Error(
+          `a backoff of ${due === null ? "none" : due - this.now} ms after ${task.tries} tries`,
+        );
     }
     return task.state;
   }
@@ -131,7 +147,11 @@ export class Model {
     return "waiting";
   }
 
-  saveStep(claim: { scope: string; key: string; attempt: number }, name: string, state: StepState): "saved" | "lost" {
+  saveStep(
+    claim: { scope: string; key: string; attempt: number },
+    name: string,
+    state: StepState,
+  ): "saved" | "lost" {
     const task = this.held(claim);
     if (!task) return "lost";
     if (task.steps.get(name) !== "done") task.steps.set(name, state);
@@ -178,13 +198,17 @@ export class Model {
     const groups = new Map<string, ModelTask[]>();
     for (const task of all) {
       const { scope, key, state, tries, attempt, maxTries, due, serial } = task;
-      if (tries > maxTries || tries > attempt) problems.push(`${key}: ${tries} tries of ${maxTries}, attempt ${attempt}`);
-      if ((due === null) !== (state === "done" || parked.has(state))) problems.push(`${key}: ${state} and due ${due}`);
-      if (serial !== undefined) groups.set(`${scope} ${serial}`, [...(groups.get(`${scope} ${serial}`) ?? []), task]);
+      if (tries > maxTries || tries > attempt)
+        problems.push(`${key}: ${tries} tries of ${maxTries}, attempt ${attempt}`);
+      if ((due === null) !== (state === "done" || parked.has(state)))
+        problems.push(`${key}: ${state} and due ${due}`);
+      if (serial !== undefined)
+        groups.set(`${scope} ${serial}`, [...(groups.get(`${scope} ${serial}`) ?? []), task]);
     }
     for (const [name, tasks] of groups) {
       const live = tasks.filter((task) => this.isLive(task));
-      if (live.length > (tasks[0]?.slots ?? 1)) problems.push(`${name}: ${live.map((task) => task.key)} run at once`);
+      if (live.length > (tasks[0]?.slots ?? 1))
+        problems.push(`${name}: ${live.map((task) => task.key)} run at once`);
     }
     return problems;
   }

@@ -56,7 +56,11 @@ for (const which of ["newest", "oldest"] as const) {
       const task = { scope, key };
       const claims = ["a", "b", "c"].map((name) => ({ scope, key: `${key} ${name}`, attempt: 1 }));
       const [a, b, c] = claims as [(typeof claims)[0], (typeof claims)[0], (typeof claims)[0]];
-      await verbs.record([task, { scope, key: `${key} grouped`, serial: key }, { scope, key: `${key} slot`, serial: `${key}s`, slots: 2 }]);
+      await verbs.record([
+        task,
+        { scope, key: `${key} grouped`, serial: key },
+        { scope, key: `${key} slot`, serial: `${key}s`, slots: 2 },
+      ]);
       await verbs.record(claims, lease);
       await verbs.record([task, ...claims], lease);
       await verbs.claim({ scope, key: `${key} grouped` }, lease);
@@ -73,7 +77,11 @@ for (const which of ["newest", "oldest"] as const) {
       await verbs.cancel(a);
       await verbs.once(`${scope} ${key}`);
       await verbs.claimDue([scope], { max, ...lease });
-      await verbs.claimDue([scope], { max, ...lease, limits: { [scope]: { running: 99, rate: { limit: 99, perMs: 1 } } } });
+      await verbs.claimDue([scope], {
+        max,
+        ...lease,
+        limits: { [scope]: { running: 99, rate: { limit: 99, perMs: 1 } } },
+      });
     }
 
     it("that were made on an empty table stay probes of indexes when rows have come", async () => {
@@ -102,7 +110,8 @@ for (const which of ["newest", "oldest"] as const) {
       const due = async (): Promise<Report> => {
         await verbs.record(Array.from({ length: 30 }, (_, i) => ({ scope, key: `${Math.random()} ${i}` })));
         const reports = [];
-        for (let i = 0; i < 3; i++) reports.push(await session.watch(() => verbs.claimDue([scope], { max, ...lease })));
+        for (let i = 0; i < 3; i++)
+          reports.push(await session.watch(() => verbs.claimDue([scope], { max, ...lease })));
         return reports.at(-1)!;
       };
       const short = await due();
@@ -118,7 +127,8 @@ for (const which of ["newest", "oldest"] as const) {
     });
 
     it("cost the same before a long backlog as before a short one", async () => {
-      const due = (lane: string): Promise<Report> => session.watch(() => verbs.claimDue([lane], { max, ...lease }));
+      const due = (lane: string): Promise<Report> =>
+        session.watch(() => verbs.claimDue([lane], { max, ...lease }));
       await insert("waiting", "short", 0, 100);
       await insert("waiting", "short/a", 0, 100);
       await insert("waiting", "long", 0, 100_000);

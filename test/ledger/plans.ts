@@ -26,7 +26,12 @@ export interface Report {
   /** Blocks of tables and indexes that were looked at. */
   readonly blocks: number;
   /** Each scan of a table of the ledger: how, of what, and how many rows it read. */
-  readonly scans: readonly { readonly how: string; readonly of: string; readonly rows: number; readonly in: string }[];
+  readonly scans: readonly {
+    readonly how: string;
+    readonly of: string;
+    readonly rows: number;
+    readonly in: string;
+  }[];
   /** The most rows that any step but a scan handled: a sort, a hash, a materialized list. */
   readonly sorted: number;
 }
@@ -44,7 +49,10 @@ export async function watchedSession(url: string): Promise<WatchedSession> {
   client.on("notice", ({ message }) => {
     const start = message?.indexOf("{") ?? -1;
     if (!message?.startsWith("duration:") || start < 0) return;
-    const { Plan: plan, "Query Text": text } = JSON.parse(message.slice(start)) as { Plan: Node; "Query Text": string };
+    const { Plan: plan, "Query Text": text } = JSON.parse(message.slice(start)) as {
+      Plan: Node;
+      "Query Text": string;
+    };
     plans.push({ plan, text });
   });
   await client.query("load 'auto_explain'");
@@ -89,7 +97,10 @@ function report(planned: readonly Planned[]): Report {
   const sorts = nodes.filter((node) => /Sort|Hash|Materialize/.test(node["Node Type"]));
   return {
     // A function's plan includes what it called.
-    blocks: Math.max(0, ...plans.map((plan) => (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0))),
+    blocks: Math.max(
+      0,
+      ...plans.map((plan) => (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0)),
+    ),
     scans,
     sorted: Math.max(0, ...sorts.map(rowsRead)),
   };

@@ -170,7 +170,8 @@ describeOnServer(
         await clock.advance(7_000);
       }
       // At once no more than the limit, then as many as the time that passed allows.
-      for (const { at, n: by } of started) expect(by).toBeLessThanOrEqual(6 + Math.floor((6 * at) / minute + 1e-6));
+      for (const { at, n: by } of started)
+        expect(by).toBeLessThanOrEqual(6 + Math.floor((6 * at) / minute + 1e-6));
       expect(started[0]?.n).toBe(6);
       // And it is used: the 40th comes within a few steps of when it may.
       expect(started.at(-1)!.at).toBeLessThan(((40 - 6) / 6) * minute + 5 * 7_000);
@@ -184,7 +185,8 @@ describeOnServer(
         await ledger.verbs.record(times(30, (i) => ({ scope: lane, key: `${i}` })));
         const limits = { [lane]: { rate: { limit, perMs: 1_000 } } };
         const claim = async (): Promise<number> =>
-          (await ledger.verbs.claimDue([lane], { max: 10, leaseMs: minute, worker: "w", limits })).tasks.length;
+          (await ledger.verbs.claimDue([lane], { max: 10, leaseMs: minute, worker: "w", limits })).tasks
+            .length;
         const most = Math.min(limit, 10);
         expect(await claim()).toBe(most);
         await clock.advance(1_000);

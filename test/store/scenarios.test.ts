@@ -86,13 +86,21 @@ for (const kind of ["embedded", "real"] as const) {
       const invoice = (twin: boolean): StormEvent => stormEvent("invoice.paid", tag, 1, twin);
       const events = [checkout(tag, 0), checkout(tag, 0, true), invoice(true), invoice(false)];
       await Promise.all([...events, ...events].map((event) => server.deliver(event)));
-      const effects = await server.settled(tag, (told) => told.effects.mails.length > 0 && told.effects.credits.length > 0);
+      const effects = await server.settled(
+        tag,
+        (told) => told.effects.mails.length > 0 && told.effects.credits.length > 0,
+      );
       expect({ ...counts(effects), credits: effects.credits.length }).toEqual({ ...one, credits: 1 });
     });
 
     it("a subscription in any order: the same access", async () => {
       const types = ["created", "updated", "deleted"].map((kind) => `customer.subscription.${kind}`);
-      const orders = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]];
+      const orders = [
+        [0, 1, 2],
+        [2, 1, 0],
+        [1, 2, 0],
+        [2, 0, 1],
+      ];
       for (const order of orders) {
         const tag = freshTag();
         for (const i of order) {
@@ -110,7 +118,10 @@ for (const kind of ["embedded", "real"] as const) {
     it("unpaid sessions are not fulfilled", async () => {
       const tag = freshTag();
       const event = checkout(tag);
-      await server.deliver({ ...event, body: event.body.replace('"payment_status":"paid"', '"payment_status":"unpaid"') });
+      await server.deliver({
+        ...event,
+        body: event.body.replace('"payment_status":"paid"', '"payment_status":"unpaid"'),
+      });
       const effects = await server.settled(tag, ({ recorded }) => recorded === 1);
       expect(counts(effects)).toEqual({ orders: 0, mails: 0 });
     });

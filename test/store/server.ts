@@ -40,7 +40,13 @@ export class StoreServer {
   async start(): Promise<void> {
     const child = spawn(process.execPath, [main, "serve", store], {
       cwd: this.folder,
-      env: { ...process.env, PORT: String(this.port), STRIPE_WEBHOOK_SECRET: secret, LEASE_SECONDS: "3", ...this.#env },
+      env: {
+        ...process.env,
+        PORT: String(this.port),
+        STRIPE_WEBHOOK_SECRET: secret,
+        LEASE_SECONDS: "3",
+        ...this.#env,
+      },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
@@ -115,7 +121,6 @@ export class StoreServer {
     );
     return told.effects;
   }
-
 }
 
 let runs = 0;

@@ -16,7 +16,9 @@ export interface Clock {
 
 export async function fakeClock(database: Queryable, schema = "onceward"): Promise<Clock> {
   const quoted = quoteIdentifier(schema);
-  await database.query(`create table if not exists ${quoted}.test_clock (ahead interval not null, still timestamptz)`);
+  await database.query(
+    `create table if not exists ${quoted}.test_clock (ahead interval not null, still timestamptz)`,
+  );
   await database.query(
     `insert into ${quoted}.test_clock select '0' where not exists (select from ${quoted}.test_clock)`,
   );
@@ -26,7 +28,9 @@ export async function fakeClock(database: Queryable, schema = "onceward"): Promi
   );
   return {
     async advance(ms) {
-      await database.query(`update ${quoted}.test_clock set ahead = ahead + ($1::text)::interval`, [`${ms} milliseconds`]);
+      await database.query(`update ${quoted}.test_clock set ahead = ahead + ($1::text)::interval`, [
+        `${ms} milliseconds`,
+      ]);
     },
     async freeze() {
       await database.query(`update ${quoted}.test_clock set still = clock_timestamp() where still is null`);

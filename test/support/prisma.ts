@@ -50,6 +50,9 @@ export async function generatePrisma(): Promise<GeneratedPrisma> {
       stdio: "pipe",
     },
   );
-  const { PrismaClient } = (await import(join(folder, "generated", "client.ts"))) as Pick<GeneratedPrisma, "PrismaClient">;
+  const { PrismaClient } = (await import(join(folder, "generated", "client.ts"))) as Pick<
+    GeneratedPrisma,
+    "PrismaClient"
+  >;
   return { PrismaClient, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

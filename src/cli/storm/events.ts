@@ -43,7 +43,8 @@ export function stormEvent(type: string, tag: string, n: number, twin = false): 
   event.created = Math.floor(Date.now() / 1000);
   object["id"] = `${String(object["id"]).split("_", 1)[0]}_${name}`;
   if ("customer" in object) object["customer"] = `cus_${name}`;
-  if (object["object"] === "checkout.session") Object.assign(object, { payment_status: "paid", amount_total: 4900, currency: "eur" });
+  if (object["object"] === "checkout.session")
+    Object.assign(object, { payment_status: "paid", amount_total: 4900, currency: "eur" });
   if (object["object"] === "invoice") Object.assign(object, { amount_paid: 1900, status: "paid" });
   return { id: event.id, type: sent, objectId: String(object["id"]), body: JSON.stringify(event) };
 }

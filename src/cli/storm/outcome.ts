@@ -25,7 +25,9 @@ export interface Verdict {
 }
 
 export function judge(events: readonly StormEvent[], { recorded, effects }: Effects): Verdict {
-  const wanted = new Set(events.flatMap(({ type, objectId }) => (expected[type] ?? []).map((effect) => `${effect} ${objectId}`)));
+  const wanted = new Set(
+    events.flatMap(({ type, objectId }) => (expected[type] ?? []).map((effect) => `${effect} ${objectId}`)),
+  );
   const seen = new Map<string, number>();
   for (const [effect, ids] of Object.entries(effects)) {
     for (const id of ids) seen.set(`${effect} ${id}`, (seen.get(`${effect} ${id}`) ?? 0) + 1);
@@ -42,7 +44,11 @@ export function judge(events: readonly StormEvent[], { recorded, effects }: Effe
 const patienceMs = 120_000;
 
 /** Asks the server until everything has settled. */
-export async function settle(url: string, events: readonly StormEvent[], onWait: (left: number) => void): Promise<Verdict> {
+export async function settle(
+  url: string,
+  events: readonly StormEvent[],
+  onWait: (left: number) => void,
+): Promise<Verdict> {
   const until = Date.now() + patienceMs;
   for (;;) {
     const effects = await ask(url);
@@ -56,7 +62,9 @@ export async function settle(url: string, events: readonly StormEvent[], onWait:
 async function ask(url: string): Promise<Effects> {
   const response = await fetch(url).catch(() => undefined);
   if (!response?.ok) {
-    throw new Failure("The server does not tell what became of the storm: its configuration needs `effects` (see examples/store).");
+    throw new Failure(
+      "The server does not tell what became of the storm: its configuration needs `effects` (see examples/store).",
+    );
   }
   return (await response.json()) as Effects;
 }

@@ -8,7 +8,10 @@ export type Sign = (body: string) => string;
 
 export async function stripeSigner(secret: string): Promise<Sign> {
   const { default: Stripe } = await import("stripe").catch(() => {
-    throw new OncewardError("driver_missing", "Signing like Stripe needs its package: run `npm install stripe`.");
+    throw new OncewardError(
+      "driver_missing",
+      "Signing like Stripe needs its package: run `npm install stripe`.",
+    );
   });
   const { webhooks } = new Stripe("sk_test_only_for_signing");
   return (payload) => webhooks.generateTestHeaderString({ payload, secret });
@@ -27,7 +30,10 @@ export function sender(url: () => string, sign: Sign, connections: number): Send
         "stripe-signature": sign(event.body),
       };
       const post = request(url(), { method: "POST", agent, headers, timeout: 30_000 }, (answer) => {
-        answer.resume().on("end", () => resolve(answer.statusCode ?? 0)).on("error", () => resolve(0));
+        answer
+          .resume()
+          .on("end", () => resolve(answer.statusCode ?? 0))
+          .on("error", () => resolve(0));
       });
       post.on("timeout", () => post.destroy()).on("error", () => resolve(0));
       post.end(event.body);
@@ -45,8 +51,12 @@ export async function deliver(send: Send, event: StormEvent, answers: Map<number
     const status = await send(event);
     answers.set(status, (answers.get(status) ?? 0) + 1);
     if (status >= 200 && status < 300) return true;
-    if (status === 400) throw new Failure("The server refuses the signature: it has another STRIPE_WEBHOOK_SECRET than this command.");
-    if (status === 404) throw new Failure("The server has no such source: is it the one that `onceward serve` started?");
+    if (status === 400)
+      throw new Failure(
+        "The server refuses the signature: it has another STRIPE_WEBHOOK_SECRET than this command.",
+      );
+    if (status === 404)
+      throw new Failure("The server has no such source: is it the one that `onceward serve` started?");
     if (Date.now() > until) return false;
     await new Promise((resolve) => setTimeout(resolve, pause));
   }

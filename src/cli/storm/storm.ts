@@ -50,9 +50,14 @@ export async function storm(options: StormOptions): Promise<void> {
     );
     victim?.spare();
     await haunting;
-    const verdict = await settle(`${base}/storm?tag=${tag}`, events, (left) => progress.note(`waiting for ${left} to settle …`));
+    const verdict = await settle(`${base}/storm?tag=${tag}`, events, (left) =>
+      progress.note(`waiting for ${left} to settle …`),
+    );
     progress.end();
-    report({ deliveries: deliveries.length, answers, verdict, kills: victim?.kills, givenUp: givenUp.size }, options.json === true);
+    report(
+      { deliveries: deliveries.length, answers, verdict, kills: victim?.kills, givenUp: givenUp.size },
+      options.json === true,
+    );
   } finally {
     send.close();
     await victim?.stop();
@@ -62,20 +67,29 @@ export async function storm(options: StormOptions): Promise<void> {
 /** `onceward trigger <type>`: one event, once. */
 export async function trigger(type: string, options: { url: string }): Promise<void> {
   const event = stormEvent(type, `trigger${randomBytes(4).toString("hex")}`, 1);
-  const send = sender(() => `${options.url.replace(/\/$/, "")}/webhooks/stripe`, await stripeSigner(secret()), 1);
+  const send = sender(
+    () => `${options.url.replace(/\/$/, "")}/webhooks/stripe`,
+    await stripeSigner(secret()),
+    1,
+  );
   const status = await send(event);
   send.close();
-  if (status === 0) throw new Failure(`Nobody answers at ${options.url}. Start a server first: \`npm start\`, or \`onceward serve\`.`);
+  if (status === 0)
+    throw new Failure(
+      `Nobody answers at ${options.url}. Start a server first: \`npm start\`, or \`onceward serve\`.`,
+    );
   console.log(`${event.type} ${event.id} about ${event.objectId}: ${status}`);
   if (status >= 300) process.exitCode = 1;
 }
 
 function makeEvents({ type, events, twin }: StormOptions, tag: string): StormEvent[] {
   const types = type.split(",").map((name) => name.trim());
-  return Array.from({ length: count("events", events) }, (_, i) => types[i % types.length] as string).flatMap((name, i) => {
-    const event = stormEvent(name, tag, i);
-    return twin ? [event, stormEvent(name, tag, i, true)] : [event];
-  });
+  return Array.from({ length: count("events", events) }, (_, i) => types[i % types.length] as string).flatMap(
+    (name, i) => {
+      const event = stormEvent(name, tag, i);
+      return twin ? [event, stormEvent(name, tag, i, true)] : [event];
+    },
+  );
 }
 
 interface Report {
@@ -88,9 +102,21 @@ interface Report {
 
 function report({ deliveries, answers, verdict, kills, givenUp }: Report, json: boolean): void {
   const { recorded, counts, doubled, lost } = verdict;
-  const statuses = Object.fromEntries([...answers].toSorted(([a], [b]) => a - b).map(([status, n]) => [status || "none", n]));
+  const statuses = Object.fromEntries(
+    [...answers].toSorted(([a], [b]) => a - b).map(([status, n]) => [status || "none", n]),
+  );
   if (json) {
-    console.log(JSON.stringify({ deliveries, answers: statuses, kills, recorded, ...counts, doubled: doubled.length, lost: lost.length }));
+    console.log(
+      JSON.stringify({
+        deliveries,
+        answers: statuses,
+        kills,
+        recorded,
+        ...counts,
+        doubled: doubled.length,
+        lost: lost.length,
+      }),
+    );
   } else {
     const rows: [string, string | number][] = [
       ["deliveries", deliveries],
@@ -104,7 +130,11 @@ function report({ deliveries, answers, verdict, kills, givenUp }: Report, json: 
     const width = Math.max(...rows.map(([name]) => name.length));
     for (const [name, value] of rows) console.log(`${name.padEnd(width)}  ${String(value).padStart(8)}`);
   }
-  for (const name of [...doubled.slice(0, 5).map((n) => `doubled: ${n}`), ...lost.slice(0, 5).map((n) => `lost: ${n}`)]) console.error(name);
+  for (const name of [
+    ...doubled.slice(0, 5).map((n) => `doubled: ${n}`),
+    ...lost.slice(0, 5).map((n) => `lost: ${n}`),
+  ])
+    console.error(name);
   if (doubled.length > 0 || lost.length > 0 || givenUp > 0) process.exitCode = 1;
 }
 
@@ -114,7 +144,8 @@ function secret(): string {
 }
 
 function count(name: string, text: string): number {
-  if (!/^[1-9]\d{0,6}$/.test(text)) throw new Failure(`--${name} is a whole number from 1 to 9999999, not "${text}".`);
+  if (!/^[1-9]\d{0,6}$/.test(text))
+    throw new Failure(`--${name} is a whole number from 1 to 9999999, not "${text}".`);
   return Number(text);
 }
 

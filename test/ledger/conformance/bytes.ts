@@ -4,7 +4,10 @@ import { claimOne, freshLane } from "../support.ts";
 
 const bodies: [string, string | Uint8Array][] = [
   ["JSON", JSON.stringify({ id: "evt_1", amount: 1999 })],
-  ["JSON that jsonb would change", '{"n": 90071992547409931234, "a": 1, "a": 2,\n\t"b":1.50, "nul": "\\u0000"}'],
+  [
+    "JSON that jsonb would change",
+    '{"n": 90071992547409931234, "a": 1, "a": 2,\n\t"b":1.50, "nul": "\\u0000"}',
+  ],
   ["text that is no JSON", `it's "text", \\ {with} NULL and\r\n$1 'everything'`],
   ["text beyond ASCII", "ü 漢字 🙂 e\u0301 \u{10FFFF}"],
   ["an empty text", ""],
@@ -32,7 +35,8 @@ export function bytesSuite(suite: () => Suite): void {
     expect(await read(await verbs.payload({ scope, key: "k" }))).toBe(true);
     expect(await read((await claimOne(ledger, scope, "k")).body)).toBe(true);
     // Text that can be kept as text is text again, so that nobody has to decode it.
-    if (typeof body === "string" && !body.includes("\0")) expect(await verbs.payload({ scope, key: "k" })).toBe(body);
+    if (typeof body === "string" && !body.includes("\0"))
+      expect(await verbs.payload({ scope, key: "k" })).toBe(body);
   });
 
   it("a task without a body has JSON's null", async () => {

@@ -43,7 +43,11 @@ export function claimSuite(suite: () => Suite): void {
     expect(await verbs.claim({ scope, key: "done" }, lease)).toEqual({ outcome: "done", state: "done" });
     await ledger.recordAndClaim({ scope, key: "dead" });
     await ledger.fail({ scope, key: "dead", attempt: 1, reason: "broken", retry: "never" });
-    expect(await verbs.claim({ scope, key: "dead" }, lease)).toEqual({ outcome: "dead", state: "dead", reason: "broken" });
+    expect(await verbs.claim({ scope, key: "dead" }, lease)).toEqual({
+      outcome: "dead",
+      state: "dead",
+      reason: "broken",
+    });
     await ledger.record({ scope, key: "later", delayMs: minute });
     expect(await verbs.claim({ scope, key: "later" }, lease)).toMatchObject({ outcome: "waiting" });
   });
@@ -52,8 +56,12 @@ export function claimSuite(suite: () => Suite): void {
     const { verbs, ledger } = suite();
     const scope = freshLane();
     await ledger.record({ scope, key: "k", delayMs: minute });
-    expect(await verbs.claim({ scope, key: "k" }, { ...lease, early: true })).toMatchObject({ outcome: "claimed" });
-    expect(await verbs.claim({ scope, key: "k" }, { ...lease, early: true })).toMatchObject({ outcome: "running" });
+    expect(await verbs.claim({ scope, key: "k" }, { ...lease, early: true })).toMatchObject({
+      outcome: "claimed",
+    });
+    expect(await verbs.claim({ scope, key: "k" }, { ...lease, early: true })).toMatchObject({
+      outcome: "running",
+    });
   });
 
   it("claims what is due: by priority, then by due time, and no more than asked for", async () => {
@@ -75,7 +83,11 @@ export function claimSuite(suite: () => Suite): void {
   it("says when to look again", async () => {
     const { ledger, verbs } = suite();
     const lane = freshLane();
-    expect(await verbs.claimDue([lane], { max: 5, ...lease })).toEqual({ tasks: [], after: null, nextInMs: null });
+    expect(await verbs.claimDue([lane], { max: 5, ...lease })).toEqual({
+      tasks: [],
+      after: null,
+      nextInMs: null,
+    });
     await recordAll(ledger, [
       { scope: lane, key: "a", delayMs: 10 * minute },
       { scope: `${lane}/x`, key: "b", delayMs: 5 * minute, priority: -3 },
@@ -104,18 +116,30 @@ export function claimSuite(suite: () => Suite): void {
     const { ledger, verbs } = suite();
     const lane = freshLane();
     const crowd = Array.from({ length: 20 }, (_, i) => ({ scope: `${lane}/crowd`, key: `${i}` }));
-    await recordAll(ledger, [...crowd, { scope: `${lane}/few`, key: "1" }, { scope: `${lane}/one`, key: "1" }]);
+    await recordAll(ledger, [
+      ...crowd,
+      { scope: `${lane}/few`, key: "1" },
+      { scope: `${lane}/one`, key: "1" },
+    ]);
     const { tasks } = await verbs.claimDue([lane], { max: 9, ...lease });
     const counts = new Map<string, number>();
     for (const { scope } of tasks) counts.set(scope, (counts.get(scope) ?? 0) + 1);
-    expect(Object.fromEntries(counts)).toEqual({ [`${lane}/crowd`]: 7, [`${lane}/few`]: 1, [`${lane}/one`]: 1 });
+    expect(Object.fromEntries(counts)).toEqual({
+      [`${lane}/crowd`]: 7,
+      [`${lane}/few`]: 1,
+      [`${lane}/one`]: 1,
+    });
   });
 
   it("goes on after the scope where the last call stopped", async () => {
     const { ledger, verbs } = suite();
     const lane = freshLane();
     const scopes = ["a", "b", "c", "d", "e"].map((name) => `${lane}/${name}`);
-    for (const scope of scopes) await recordAll(ledger, [{ scope, key: "1" }, { scope, key: "2" }]);
+    for (const scope of scopes)
+      await recordAll(ledger, [
+        { scope, key: "1" },
+        { scope, key: "2" },
+      ]);
     const seen: string[] = [];
     let after: string | null = null;
     for (let call = 0; call < 3; call++) {

@@ -58,7 +58,10 @@ export function finishSuite(suite: () => Suite): void {
     expect(await claimDue(ledger, scope)).toEqual([]);
     await clock.advance(10_001);
     expect(keysOf(await claimDue(ledger, scope))).toEqual(["after"]);
-    expect(await verbs.look({ scope, key: "never" })).toMatchObject({ state: "dead", reason: "no such customer" });
+    expect(await verbs.look({ scope, key: "never" })).toMatchObject({
+      state: "dead",
+      reason: "no such customer",
+    });
     expect(await stateOf(bench, scope, "unknown")).toBe("unknown");
   });
 

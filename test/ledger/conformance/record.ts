@@ -53,7 +53,9 @@ export function recordSuite(suite: () => Suite): void {
     const known = await verbs.look({ scope, key: "k" });
     expect(known).toMatchObject({ state: "waiting", attempt: 0, fingerprint: "a" });
     expect((known?.["log"] as { what: string }[]).map((one) => one.what)).toEqual(["conflict", "conflict"]);
-    expect(await ledger.record({ scope, key: "k", fingerprint: "a" })).toMatchObject({ outcome: "duplicate" });
+    expect(await ledger.record({ scope, key: "k", fingerprint: "a" })).toMatchObject({
+      outcome: "duplicate",
+    });
     expect(await ledger.record({ scope, key: "k" })).toMatchObject({ outcome: "duplicate" });
   });
 
@@ -118,7 +120,9 @@ export function recordSuite(suite: () => Suite): void {
     expect(await claimDue(ledger, scope)).toEqual([]);
     await clock.advance(minute + 1);
     expect(keysOf(await claimDue(ledger, scope))).toEqual(["delayed"]);
-    expect(new Date((await bench.ledger.verbs.look({ scope, key: "dated" }))?.["due_at"] as string)).toEqual(at);
+    expect(new Date((await bench.ledger.verbs.look({ scope, key: "dated" }))?.["due_at"] as string)).toEqual(
+      at,
+    );
     await clock.advance(minute + 1);
     expect(keysOf(await claimDue(ledger, scope))).toContain("dated");
   });

@@ -68,7 +68,8 @@ export function recoverSuite(suite: () => Suite): void {
     const { ledger, verbs, clock } = suite();
     const lane = freshLane();
     const scope = `${lane}/a`;
-    for (const key of ["done", "dead", "unknown"]) await ledger.recordAndClaim({ scope, key, body: "personal" });
+    for (const key of ["done", "dead", "unknown"])
+      await ledger.recordAndClaim({ scope, key, body: "personal" });
     await verbs.complete([{ scope, key: "done", attempt: 1, result: "1" }]);
     await verbs.fail([
       { scope, key: "dead", attempt: 1, reason: "broken", retry: "never" },

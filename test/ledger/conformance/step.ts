@@ -48,15 +48,22 @@ export function stepSuite(suite: () => Suite): void {
       const decision = { name: "mail", decision: "done", value: '"msg_1"', actor: "ann" } as const;
       expect(await verbs.resolveStep(claim, decision)).toEqual({ outcome: "missing" }); // It still runs.
       await verbs.fail([{ ...claim, reason: "was it sent?", retry: "unknown" }]);
-      expect(await verbs.resolveStep(claim, { name: "other", decision: "done" })).toEqual({ outcome: "missing" });
+      expect(await verbs.resolveStep(claim, { name: "other", decision: "done" })).toEqual({
+        outcome: "missing",
+      });
     }
     const sent = { name: "mail", decision: "done", value: '"msg_1"', actor: "ann" } as const;
     expect(await verbs.resolveStep({ scope, key: "sent" }, sent)).toEqual({ outcome: "resolved" });
     expect(await verbs.resolveStep({ scope, key: "sent" }, sent)).toEqual({ outcome: "missing" });
     const not = { name: "mail", decision: "not done" } as const;
     expect(await verbs.resolveStep({ scope, key: "not sent" }, not)).toEqual({ outcome: "resolved" });
-    await verbs.replay([{ scope, key: "sent" }, { scope, key: "not sent" }]);
-    expect((await claimOne(ledger, scope, "sent")).steps).toMatchObject([{ state: "done", value: '"msg_1"' }]);
+    await verbs.replay([
+      { scope, key: "sent" },
+      { scope, key: "not sent" },
+    ]);
+    expect((await claimOne(ledger, scope, "sent")).steps).toMatchObject([
+      { state: "done", value: '"msg_1"' },
+    ]);
     expect((await claimOne(ledger, scope, "not sent")).steps).toEqual([]);
   });
 
@@ -67,7 +74,9 @@ export function stepSuite(suite: () => Suite): void {
     await ledger.recordAndClaim(task);
     const value = JSON.stringify({ fingerprint: "sha-1" });
     await verbs.saveSteps([{ ...task, attempt: 1, name: "approval", state: "waiting", value }]);
-    expect(await verbs.defer({ ...task, attempt: 1 }, { delayMs: "forever", signal: "approval" })).toBe("waiting");
+    expect(await verbs.defer({ ...task, attempt: 1 }, { delayMs: "forever", signal: "approval" })).toBe(
+      "waiting",
+    );
     expect(await claimDue(ledger, scope)).toEqual([]);
     const yes = { name: "approval", value: '"yes"', fingerprint: "sha-1", actor: "ann" };
     expect(await verbs.signal({ scope, key: "none" }, yes)).toEqual({ outcome: "missing" });
@@ -109,7 +118,14 @@ export function stepSuite(suite: () => Suite): void {
   it("moves a subject once, only from the states that allow it", async () => {
     const { verbs } = suite();
     const machine = freshLane();
-    const pay = { machine, subject: "order_1", move: "pay", from: ["new", "failed"], to: "paid", initial: "new" };
+    const pay = {
+      machine,
+      subject: "order_1",
+      move: "pay",
+      from: ["new", "failed"],
+      to: "paid",
+      initial: "new",
+    };
     expect(await verbs.machineState(machine, "order_1")).toBe(null);
     expect(await verbs.move({ ...pay, cause: { scope: "stripe", key: "evt_1" } })).toEqual({
       outcome: "moved",
@@ -119,7 +135,11 @@ export function stepSuite(suite: () => Suite): void {
     });
     expect(await verbs.move(pay)).toEqual({ outcome: "refused", state: "paid", version: 1 });
     const refund = { ...pay, move: "refund", from: ["paid"], to: "refunded" };
-    expect(await verbs.move({ ...refund, version: 0 })).toEqual({ outcome: "refused", state: "paid", version: 1 });
+    expect(await verbs.move({ ...refund, version: 0 })).toEqual({
+      outcome: "refused",
+      state: "paid",
+      version: 1,
+    });
     expect(await verbs.move({ ...refund, from: [] })).toMatchObject({ outcome: "refused" });
     expect(await verbs.move({ ...refund, version: 1 })).toMatchObject({ outcome: "moved", version: 2 });
     expect(await verbs.machineState(machine, "order_1")).toMatchObject({

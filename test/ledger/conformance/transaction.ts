@@ -16,13 +16,29 @@ async function writeAll(verbs: Suite["verbs"], scope: string): Promise<unknown[]
     await verbs.defer({ scope, key: "deferred", attempt: 1 }),
     (await verbs.signal({ scope, key: "deferred" }, { name: "go" })).outcome,
     await verbs.once(`effect of ${scope}`),
-    (await verbs.move({ machine: scope, subject: "s", move: "m", from: ["a"], to: "b", initial: "a" })).outcome,
+    (await verbs.move({ machine: scope, subject: "s", move: "m", from: ["a"], to: "b", initial: "a" }))
+      .outcome,
     (await verbs.cancel({ scope, key: "job" })).outcome,
     (await verbs.replay([{ scope, key: "failed" }]))[0]?.outcome,
   ];
 }
 
-const written = ['recorded', 'claimed', 'claimed', 'claimed', 'claimed', 'saved', 'done', 'dead', 'waiting', 'sent', true, 'moved', 'cancelled', 'replayed'];
+const written = [
+  "recorded",
+  "claimed",
+  "claimed",
+  "claimed",
+  "claimed",
+  "saved",
+  "done",
+  "dead",
+  "waiting",
+  "sent",
+  true,
+  "moved",
+  "cancelled",
+  "replayed",
+];
 
 export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx>): void {
   const own = async (): Promise<string> => {
@@ -78,8 +94,12 @@ export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx
       expect(await verbs.fail([{ ...stale, reason: "x", retry: "never" }])).toEqual(["lost"]);
       expect(await verbs.defer(stale)).toBe("lost");
       expect(await verbs.saveSteps([{ ...stale, name: "a", state: "done" }])).toEqual(["lost"]);
-      expect(await verbs.record([{ scope: table, key: "k", fingerprint: "b" }])).toMatchObject([{ outcome: "conflict" }]);
-      expect(await verbs.claim({ scope: table, key: "none" }, { leaseMs: minute, worker: "w" })).toMatchObject({
+      expect(await verbs.record([{ scope: table, key: "k", fingerprint: "b" }])).toMatchObject([
+        { outcome: "conflict" },
+      ]);
+      expect(
+        await verbs.claim({ scope: table, key: "none" }, { leaseMs: minute, worker: "w" }),
+      ).toMatchObject({
         outcome: "missing",
       });
       await opened().run(tx, `insert into ${table} values ('still here')`);
@@ -94,7 +114,9 @@ export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx
     const claim = { scope: table, key: "k", attempt: 1 };
     const handler = opened().database.transaction(async (tx, queryable) => {
       await opened().run(tx, `insert into ${table} values ('x')`);
-      await opened().run(tx, `insert into ${table} values ('x')`).then(undefined, () => "swallowed");
+      await opened()
+        .run(tx, `insert into ${table} values ('x')`)
+        .then(undefined, () => "swallowed");
       await ledger.within(queryable).complete([claim]);
     });
     await expect(handler).rejects.toMatchObject({ code: "transaction_aborted" });
