@@ -12,8 +12,18 @@ const maxAhead = 128;
 const maxAheadLength = 8 * 1024 * 1024;
 /** The shortest run that is told from none, in ms; it bounds a division. */
 const shortestMs = 0.05;
-/** How much one run says about the next: the averages forget half in five runs. */
-const weight = 1 / 8;
+/**
+ * How much one run says about the next. Quick ones count more: a pause of the whole process makes all that run seem
+ * slow, and what really is slow is noticed soon enough by what waits behind it.
+ */
+const quickerWeight = 1 / 8;
+const slowerWeight = 1 / 64;
+/**
+ * So many times the concurrency may start of what was recorded here before more is claimed, where more waits in the
+ * ledger: it must have its turn. Not at once, since what starts without a claim costs half: taking the long way
+ * whenever there is a backlog would keep the backlog.
+ */
+const offersPerClaim = 4;
 
 interface Seats {
   readonly lane: Lane;
@@ -28,6 +38,8 @@ interface Seats {
   asked: number;
   /** More of it may be due than there was room for. */
   wantsMore: boolean;
+  /** Taken of what was recorded here since then. */
+  offers: number;
 }
 
 export interface Ask {
@@ -58,7 +70,17 @@ export class Places {
     this.#concurrency = concurrency;
     this.#all = Array.from(lanes, (lane) => {
       const max = Math.min(lane.concurrency ?? concurrency, concurrency);
-      return { lane, max, running: 0, waiting: 0, ms: undefined, length: 0, asked: 0, wantsMore: false };
+      return {
+        lane,
+        max,
+        running: 0,
+        waiting: 0,
+        ms: undefined,
+        length: 0,
+        asked: 0,
+        wantsMore: false,
+        offers: 0,
+      };
     });
     this.#byName = new Map(this.#all.map((seats) => [seats.lane.name, seats]));
     const count = this.#all.length;
@@ -100,8 +122,9 @@ export class Places {
     const seats = this.#of(lane);
     if (--seats.running < this.#keptEach) this.#unused++;
     this.#running--;
-    seats.ms = seats.ms === undefined ? ms : seats.ms + (ms - seats.ms) * weight;
-    seats.length += ((task.body?.length ?? 0) - seats.length) * weight;
+    seats.ms ??= ms;
+    seats.ms += (ms - seats.ms) * (ms < seats.ms ? quickerWeight : slowerWeight);
+    seats.length += ((task.body?.length ?? 0) - seats.length) * quickerWeight;
   }
 
   /** The ledger has been told. */
@@ -118,6 +141,15 @@ export class Places {
   /** How many more tasks of a lane to take. */
   room(lane: Lane): number {
     return this.#room(this.#of(lane));
+  }
+
+  /** Reserves a place for what is recorded here, or says that it has to wait in the ledger. */
+  takeOffer(lane: Lane): boolean {
+    const seats = this.#of(lane);
+    if (this.#room(seats) <= 0) return false;
+    if (seats.wantsMore && ++seats.offers > offersPerClaim * this.#concurrency) return false;
+    this.expect(lane);
+    return true;
   }
 
   /** True when a lane of which more may be due has room again. */
@@ -141,6 +173,7 @@ export class Places {
       const room = rooms[i] as number;
       seats.asked = room;
       if (room === 0) return;
+      seats.offers = 0;
       lanes.push(name);
       if (limit || room < max) limits[name] = { ...limit, max: room };
     });

@@ -25,6 +25,8 @@ export interface WorkerOptions {
 /** The first and the longest pause after the database did not answer, so that a restart is not met by a storm. */
 const errorPauseMs = 250;
 const longestErrorPauseMs = 2_000;
+/** How long `stop` waits for a database that does not answer, after the grace: then the leases have to run out. */
+const lastWordsMs = 5_000;
 /** How often a worker says that it is there, and lanes are tended. */
 const tendEveryMs = 30_000;
 /** What was taken ahead and still waits after so long goes back: somebody else may have room. */
@@ -110,7 +112,7 @@ export class Worker {
     const dueInMs = task.ignored === undefined ? dueIn(task) : Infinity;
     // Limits across processes are kept by claiming what is due, not by claiming one task by name.
     const here =
-      dueInMs <= 0 && lane && !lane.limit && this.#state === "started" && this.#places.room(lane) > 0;
+      dueInMs <= 0 && lane && !lane.limit && this.#state === "started" && this.#places.takeOffer(lane);
     const recorded = here ? await this.#recordHere(lane, task) : await this.ledger.record(task);
     // Also of what is due before the next poll: then it is known when to look.
     if (recorded.outcome === "recorded" && dueInMs < this.#pollMs) this.announce(task.scope);
@@ -132,6 +134,15 @@ export class Worker {
   }
 
   async #stop(graceMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const timeout = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, graceMs + lastWordsMs);
+    });
+    await Promise.race([this.#drain(graceMs), timeout]);
+    clearTimeout(timer);
+  }
+
+  async #drain(graceMs: number): Promise<void> {
     this.#state = "stopped";
     clearInterval(this.#timer);
     this.wake();
@@ -226,8 +237,8 @@ export class Worker {
     });
   }
 
+  /** A place is reserved for it. */
   async #recordHere(lane: Lane, task: NewTask): Promise<Recorded> {
-    this.#places.expect(lane);
     this.#pending++;
     try {
       const asked = instant();

@@ -109,6 +109,29 @@ describe("places", () => {
     expect(places.hasRoomForMore).toBe(true);
   });
 
+  it("go to what is recorded here for a while only, where more waits in the ledger", () => {
+    const one = lane("one");
+    const places = new Places([one], 2);
+    /** Takes an offer, and ends it. */
+    const offer = (): boolean => {
+      if (!places.takeOffer(one)) return false;
+      places.start(one);
+      places.end(one, task(), 1_000);
+      places.leave();
+      return true;
+    };
+    for (let i = 0; i < 100; i++) expect(offer()).toBe(true);
+    places.ask();
+    run(places, one, 2);
+    places.answered([one, one]);
+    for (let i = 0; i < 2; i++) places.end(one, task(), 1_000);
+    expect(Array.from({ length: 100 }, offer).filter(Boolean)).toHaveLength(8);
+    places.ask();
+    expect(offer()).toBe(true);
+    places.answered([]);
+    for (let i = 0; i < 100; i++) expect(offer()).toBe(true);
+  });
+
   it("are not worth a query for a single one while many are taken ahead", () => {
     const one = lane("one");
     const places = new Places([one], 4);

@@ -337,6 +337,16 @@ describeWith("newest", "the worker", (database) => {
       expect(one.history.outcomes()).toEqual(["done"]);
     });
 
+    it("ends also when the database does not answer any more", { timeout: 30_000 }, async () => {
+      const one = await start([lane("t9")], { pollMs: noPoll });
+      await one.watch.sentTimes("claim_due", 1);
+      const claiming = one.watch.holdAfter("claim_due");
+      one.engine.worker.wake();
+      await claiming.reached;
+      await one.engine.stop({ graceMs: 1 });
+      claiming.release();
+    });
+
     it("can be stopped before it has started, while it starts, and twice", async () => {
       const one = idle([lane("t7")]);
       await one.engine.stop();
