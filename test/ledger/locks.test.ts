@@ -1,6 +1,9 @@
 /** What happens between sessions: one holds a lock or has not committed yet while another one calls a verb. */
 import { expect, it } from "vitest";
+import { pgDatabase } from "../../src/database/pg.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
 import { Verbs } from "../../src/ledger/verbs.ts";
+import { describeWith } from "../support/postgres.ts";
 import { openSession, type Session, untilBlocked } from "./sessions.ts";
 import {
   type Bench,
@@ -229,3 +232,30 @@ for (const which of ["newest", "oldest"] as const) {
       }));
   });
 }
+
+describeWith("newest", "by the real clock", (fresh) => {
+  it("a lease that ran out while a taker waited on a lock is taken over", async () => {
+    const database = pgDatabase(fresh().url);
+    const session = await openSession(fresh().url);
+    try {
+      await migrate(database);
+      const verbs = new Verbs(database, "onceward");
+      const task = { scope: "s", key: "k" };
+      await verbs.record([task], { leaseMs: 500, worker: "w1" });
+      await session.query("begin");
+      await session.query("select from onceward.task for update");
+      const taking = verbs.claim(task, lease);
+      await untilBlocked(database, 1);
+      // The taker's statement began before this moment: SQL's now() stands still there.
+      for (let ended = false; !ended; ) {
+        const { rows } = await database.query("select clock_timestamp() > due_at as ended from onceward.task");
+        ended = rows[0]?.["ended"] as boolean;
+      }
+      await session.query("commit");
+      expect(await taking).toMatchObject({ outcome: "claimed", attempt: 2 });
+    } finally {
+      await session.end();
+      await database.close();
+    }
+  });
+});

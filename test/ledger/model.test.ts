@@ -339,6 +339,7 @@ function compare(bench: () => Bench, specs: readonly Spec[], runs: number): Prom
     await fc.asyncModelRun(() => ({ model, real }), sequence);
     await drains(model, real);
   });
+  // A failure names its seed and path. MODEL_RUNS=1000 looks for longer.
   return fc.assert(property, { numRuns: Number(process.env["MODEL_RUNS"] ?? runs), endOnFailure: false });
 }
 
