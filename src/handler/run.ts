@@ -2,19 +2,17 @@
 import type { Queryable } from "../database/database.ts";
 import { milliseconds } from "../duration.ts";
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
-import { jobNamed } from "../job/define.ts";
-import type { Enqueued, EnqueueOptions, Job, JobReference } from "../job/job.ts";
 import type { ClaimedTask, NewTask } from "../ledger/task.ts";
-import type { Verbs } from "../ledger/verbs.ts";
 import type { Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
-import type { AttemptOptions, Handling } from "./handler.ts";
+import type { AttemptOptions } from "./handler.ts";
 import { withGuard, type Guard } from "./newer.ts";
 import type { Registered, Registry } from "./registry.ts";
 import type { Room } from "./room.ts";
 import { handlerOfScope, handlerScope } from "./scope.ts";
 import { serialOf } from "./serial.ts";
+import { Tools } from "./tools.ts";
 
 export interface RunnerParts<Tx> {
   readonly engine: Engine<Tx>;
@@ -118,36 +116,33 @@ export class EventRunner<Tx> {
     run: Run,
     guard?: Guard,
   ): Promise<Finish> {
-    const woken = new Set<string>();
+    let due: ReadonlySet<string> = new Set();
     const result = await this.#transaction(run, async (tx, queryable) => {
       const verbs = run.ledger.within(queryable);
       const latest = guard ? await guard.latest(verbs) : { state: undefined };
       if (!latest) return this.#complete(task, run, queryable, staleResult);
-      const open = new Open();
+      const tools = new Tools(this.#engine, verbs, task);
+      const { attempt, scope, key } = task;
+      const { enqueue, once } = tools;
       try {
         await handler.handle({
           event,
           object: latest.state,
           tx,
-          enqueue: (job: Job | JobReference, input?: unknown, options?: EnqueueOptions) =>
-            open.during(async () => {
-              const known = job.task ? job : jobNamed(this.#engine, job.name);
-              const enqueued = await known.task(input, { ...options, cause: task });
-              open.check();
-              return enqueue(verbs, enqueued, woken);
-            }),
-          once: (key) => open.during(() => verbs.once(key, { cause: task })),
+          enqueue,
+          once,
           signal: run.signal,
-          attempt: task.attempt,
-          scope: task.scope,
-          key: task.key,
-        } satisfies Handling<unknown, Tx, unknown>);
+          attempt,
+          scope,
+          key,
+        });
       } finally {
-        open.close();
+        tools.close();
       }
+      due = tools.due;
       return this.#complete(task, run, queryable);
     });
-    for (const scope of woken) this.#engine.worker.announce(scope);
+    for (const scope of due) this.#engine.worker.announce(scope);
     return { finish: "committed", result };
   }
 
@@ -222,33 +217,3 @@ const staleResult = JSON.stringify({ skipped: "something newer was applied befor
 
 /** Told to whoever runs an event inline: there is a task for each handler. */
 export const handedOn = "handed on";
-
-async function enqueue(verbs: Verbs, task: NewTask, woken: Set<string>): Promise<Enqueued> {
-  const { scope, key } = task;
-  const [recorded] = await verbs.record([task]);
-  if (recorded?.outcome === "duplicate") return { outcome: "duplicate", scope, key };
-  if (!task.delayMs && !task.dueAt) woken.add(scope);
-  return { outcome: "enqueued", scope, key };
-}
-
-/** A handler's tools work while it runs: after that their statements would end up in somebody else's transaction. */
-class Open {
-  #open = true;
-
-  async during<T>(work: () => Promise<T>): Promise<T> {
-    this.check();
-    return work();
-  }
-
-  check(): void {
-    if (this.#open) return;
-    throw new OncewardError(
-      "config_invalid",
-      "enqueue or once was called after the handler had ended, so it is not part of its transaction: await it.",
-    );
-  }
-
-  close(): void {
-    this.#open = false;
-  }
-}

@@ -1,0 +1,58 @@
+import { OncewardError } from "../errors.ts";
+import { jobNamed } from "../job/define.ts";
+import type { Enqueued, EnqueueOptions, Job, JobReference } from "../job/job.ts";
+import type { TaskIdentity } from "../ledger/task.ts";
+import type { Verbs } from "../ledger/verbs.ts";
+import type { Engine } from "../worker/engine.ts";
+
+/**
+ * What a handler enqueues and takes inside its transaction. It works while the handler runs: after that its statements
+ * would end up in somebody else's transaction.
+ */
+export class Tools {
+  /** Scopes of jobs that are due once the transaction has committed. */
+  readonly due = new Set<string>();
+  readonly #engine: Engine;
+  readonly #verbs: Verbs;
+  readonly #cause: TaskIdentity;
+  #open = true;
+
+  constructor(engine: Engine, verbs: Verbs, cause: TaskIdentity) {
+    this.#engine = engine;
+    this.#verbs = verbs;
+    this.#cause = cause;
+  }
+
+  readonly enqueue = async (
+    job: Job | JobReference,
+    input?: unknown,
+    options?: EnqueueOptions,
+  ): Promise<Enqueued> => {
+    this.#check();
+    const known = job.task ? job : jobNamed(this.#engine, job.name);
+    const task = await known.task(input, { ...options, cause: this.#cause });
+    this.#check();
+    const { scope, key } = task;
+    const [recorded] = await this.#verbs.record([task]);
+    if (recorded?.outcome === "duplicate") return { outcome: "duplicate", scope, key };
+    if (!task.delayMs && !task.dueAt) this.due.add(scope);
+    return { outcome: "enqueued", scope, key };
+  };
+
+  readonly once = async (key: string): Promise<boolean> => {
+    this.#check();
+    return this.#verbs.once(key, { cause: this.#cause });
+  };
+
+  close(): void {
+    this.#open = false;
+  }
+
+  #check(): void {
+    if (this.#open) return;
+    throw new OncewardError(
+      "config_invalid",
+      "enqueue or once was called after the handler had ended, so it is not part of its transaction: await it.",
+    );
+  }
+}
