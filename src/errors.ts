@@ -82,7 +82,8 @@ export class Fatal extends OncewardError {
 /** The message of anything that was thrown; for what the ledger keeps as the reason of a failure. */
 export function messageOf(error: unknown): string {
   // Drizzle writes the parameters of a failed statement into its message; what caused it says the same without them.
-  if (error instanceof Error && "params" in error && error.cause instanceof Error) return messageOf(error.cause);
+  if (error instanceof Error && "params" in error && error.cause instanceof Error)
+    return messageOf(error.cause);
   if (error instanceof Error) return error.message || error.name;
   return typeof error === "string" ? error : "something that is not an Error was thrown";
 }

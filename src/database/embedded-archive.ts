@@ -26,7 +26,10 @@ export async function preparedArchive(log: (line: string) => void): Promise<Buff
   return archive;
 }
 
-/** Writes the archive that is shipped; returns where. */
+/**
+ * Writes the archive that is shipped; returns where. For scripts/prepare-embedded.mjs.
+ * @public
+ */
 export async function writeArchive(folder: string): Promise<string> {
   const pglite = installedPglite();
   if (!pglite) throw new Error("@electric-sql/pglite is not installed");

@@ -3,7 +3,7 @@ import type { Engine } from "../worker/engine.ts";
 import type { MachineDefinition } from "./definition.ts";
 import { type AnyDefinition, MachineRunner } from "./runner.ts";
 
-export type { MachineDefinition, MoveDefinition, Moving, StateDefinition } from "./definition.ts";
+export type { MachineDefinition, Moving } from "./definition.ts";
 
 export interface MoveOptions<Data, Tx> {
   /** Move inside this open transaction: it commits with the rest of it, or not at all. Left out: in one of its own. */
