@@ -44,8 +44,10 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
         const found = await judge(attempt, name, known, policy);
         if (found) return found.value as T;
       }
-      // A process that was paused knows nothing yet of who took over: it must not call the world outside.
-      await (policy.record ? attempt.save(name, "started") : run.confirm());
+      if (policy.record) await attempt.save(name, "started");
+      // A process that was paused knows nothing yet of who took over: it must not call the world outside. Also
+      // after saving: the answer may have come before the pause, and be read after it.
+      await run.confirm();
       let value: T;
       try {
         value = await fn(toolsOf(name, known));
