@@ -247,8 +247,10 @@ describeWith("newest", "by the real clock", (fresh) => {
       const taking = verbs.claim(task, lease);
       await untilBlocked(database, 1);
       // The taker's statement began before this moment: SQL's now() stands still there.
-      for (let ended = false; !ended; ) {
-        const { rows } = await database.query("select clock_timestamp() > due_at as ended from onceward.task");
+      for (let ended = false; !ended;) {
+        const { rows } = await database.query(
+          "select clock_timestamp() > due_at as ended from onceward.task",
+        );
         ended = rows[0]?.["ended"] as boolean;
       }
       await session.query("commit");

@@ -18,6 +18,7 @@ engine.addLane({
   async run({ key, attempt }, run) {
     say({ word: "start", key, attempt });
     if (options.hold) await go;
+    if (options.workMs !== undefined) await new Promise((resolve) => setTimeout(resolve, options.workMs));
     if (options.confirm) {
       await run.confirm().catch((error: unknown) => {
         say({ word: "refused", key, attempt });

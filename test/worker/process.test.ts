@@ -119,25 +119,27 @@ describeWith("newest", "worker processes", (database) => {
   });
 
   describe("two on one database, one of them killed: the other finishes everything", () => {
+    const count = 2_000;
     const finish = async (url: string, name: string): Promise<void> => {
-      const writer = await record(tasksOf(name, 2_000));
-      const worker = { url, lane: name, engine: { leaseMs: 2_000, pollMs: 50, concurrency: 8 } };
+      const worker = { url, lane: name, workMs: 5, engine: { leaseMs: 2_000, pollMs: 50, concurrency: 8 } };
       const [victim, other] = await Promise.all([spawn(worker), spawn(worker)]);
+      const writer = await record(tasksOf(name, count));
       await victim.said("start", 50);
       await victim.kill();
       const killedAt = victim.of("ran").length;
       for (;;) {
         const ran = other.of("ran").length;
-        if ((await countOf(writer.watch.database, `scope = '${name}' and state = 'done'`)) === 2_000) break;
+        if ((await countOf(writer.watch.database, `scope = '${name}' and state = 'done'`)) === count) break;
         await other.said("ran", ran + 1);
       }
       const effects = new Map<string, number>();
       for (const one of [...victim.of("effect"), ...other.of("effect")]) {
         if (one.word === "effect") effects.set(one.key, (effects.get(one.key) ?? 0) + 1);
       }
+      expect(effects.size).toBe(count);
       const repeated = [...effects.values()].filter((times) => times > 1).length;
       console.log(
-        `${name}: 2000 tasks; the killed worker had told of ${killedAt}, the other ran ${other.of("ran").length}; ` +
+        `${name}: ${count} tasks; the killed worker had told of ${killedAt}, the other ran ${other.of("ran").length}; ` +
           `lost 0, run again ${repeated}`,
       );
       expect(await countOf(writer.watch.database, `scope = '${name}' and state <> 'done'`)).toBe(0);

@@ -11,6 +11,8 @@ export interface ChildOptions {
   readonly engine?: Pick<EngineOptions, "leaseMs" | "pollMs" | "concurrency" | "graceMs">;
   /** Tasks wait until the parent says go. */
   readonly hold?: boolean;
+  /** How long each task takes. */
+  readonly workMs?: number;
   /** Tasks make sure that their claim holds before they have an effect. */
   readonly confirm?: boolean;
 }
