@@ -105,7 +105,7 @@ describeSteps("a sleep", (bench) => {
         step.sleep("short", hour),
         (async () => {
           await step("slow", () => new Promise((resolve) => setTimeout(() => resolve(ran.push("slow")), 20)));
-          await step("next", () => ran.push("next"));
+          await step("next", () => new Promise((resolve) => setTimeout(() => resolve(ran.push("next")), 20)));
         })(),
       ]);
     expect(await bench().dueAttempt("beside", job)).toEqual({ outcome: "waiting" });
