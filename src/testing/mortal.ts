@@ -9,7 +9,7 @@ export type Mishap =
   | "dies after the commit"
   /** Its work is undone, and the process lives: the attempt has failed. */
   | "fails before the commit"
-  /** Before it begins, its claim runs out and somebody else does the work. */
+  /** Before it begins, its claim runs out and somebody else claims the task. */
   | "stalls before it begins";
 
 class Mishappened extends Error {}

@@ -55,7 +55,7 @@ const mishaps: readonly { readonly mishap: Mishap; readonly name: string }[] = [
   { mishap: "dies before the commit", name: "the process dies before the commit" },
   { mishap: "dies after the commit", name: "the process dies after the commit, before it answers" },
   { mishap: "fails before the commit", name: "the attempt fails after all was written" },
-  { mishap: "stalls before it begins", name: "the process stalls, another takes over, the first goes on" },
+  { mishap: "stalls before it begins", name: "the process stalls past its lease, and another takes over" },
 ];
 
 /**

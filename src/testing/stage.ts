@@ -1,6 +1,7 @@
 import type { Database } from "../database/database.ts";
 import { messageOf, OncewardError } from "../errors.ts";
 import { quoteIdentifier } from "../ledger/schema.ts";
+import type { ClaimedTask } from "../ledger/task.ts";
 import type { ProveOptions } from "./prove.ts";
 import {
   areEqual,
@@ -25,6 +26,7 @@ export class Stage<Tx> {
   readonly #before: ReadonlyMap<string, readonly Row[]>;
   readonly #body: Uint8Array;
   #outsideBefore = 0;
+  readonly #takenOver: ClaimedTask[] = [];
 
   private constructor(
     options: ProveOptions<Tx>,
@@ -101,8 +103,9 @@ export class Stage<Tx> {
     }
   }
 
-  /** The sender tries again until the event is done. */
+  /** Whoever took over runs it, and the sender tries again until the event is done. */
   async redeliver(times: number): Promise<void> {
+    await this.#run(this.#takenOver.splice(0));
     for (let i = 0; i < times; i++) {
       await this.#letTimePass();
       await this.deliver();
@@ -110,10 +113,10 @@ export class Stage<Tx> {
     }
   }
 
-  /** Somebody else runs what this process holds, since its lease is over. */
+  /** Somebody else claims what this process holds, since its lease is over. */
   async takeOver(): Promise<void> {
     await this.#letTimePass();
-    await this.#runDue();
+    this.#takenOver.push(...(await this.#claimDue()));
   }
 
   async replay(): Promise<void> {
@@ -164,17 +167,20 @@ export class Stage<Tx> {
   }
 
   async #runDue(): Promise<void> {
+    for (let tasks = await this.#claimDue(); tasks.length > 0; tasks = await this.#claimDue())
+      await this.#run(tasks);
+  }
+
+  async #claimDue(): Promise<readonly ClaimedTask[]> {
+    const { leaseMs, worker, verbs } = this.#options.once.engine.ledger;
+    return (await verbs.claimDue([this.#options.source.name], { max: 10, leaseMs, worker })).tasks;
+  }
+
+  async #run(tasks: readonly ClaimedTask[]): Promise<void> {
     const { engine } = this.#options.once;
-    const { leaseMs, worker, verbs } = engine.ledger;
-    for (;;) {
-      const { tasks } = await verbs.claimDue([this.#options.source.name], { max: 10, leaseMs, worker });
-      if (tasks.length === 0) return;
-      await Promise.all(
-        tasks.map(async (task) => {
-          const lane = engine.laneOf(task.scope);
-          if (lane) await engine.runHere(lane, task);
-        }),
-      );
+    for (const task of tasks) {
+      const lane = engine.laneOf(task.scope);
+      if (lane) await engine.runHere(lane, task);
     }
   }
 

@@ -58,7 +58,7 @@ describeWith("newest", "a proof", (database) => {
       "the process dies before the commit",
       "the process dies after the commit, before it answers",
       "the attempt fails after all was written",
-      "the process stalls, another takes over, the first goes on",
+      "the process stalls past its lease, and another takes over",
     ]);
   });
 
@@ -131,7 +131,7 @@ describeWith("newest", "a proof", (database) => {
     expect(differing(proof)).toEqual([
       "the process dies before the commit",
       "the attempt fails after all was written",
-      "the process stalls, another takes over, the first goes on",
+      "the process stalls past its lease, and another takes over",
     ]);
     expect(proof.report).toContain("public.entry: 1 too many");
     expect(proof.report).toContain("+ amount: 5");
