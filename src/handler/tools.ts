@@ -6,18 +6,18 @@ import type { Verbs } from "../ledger/verbs.ts";
 import type { Engine } from "../worker/engine.ts";
 
 /**
- * What a handler enqueues and takes inside its transaction. It works while the handler runs: after that its statements
- * would end up in somebody else's transaction.
+ * What a handler, or the effects of a move, enqueue and take inside their transaction. It works while they run: after
+ * that its statements would end up in somebody else's transaction.
  */
 export class Tools {
   /** Scopes of jobs that are due once the transaction has committed. */
   readonly due = new Set<string>();
   readonly #engine: Engine;
   readonly #verbs: Verbs;
-  readonly #cause: TaskIdentity;
+  readonly #cause: TaskIdentity | undefined;
   #open = true;
 
-  constructor(engine: Engine, verbs: Verbs, cause: TaskIdentity) {
+  constructor(engine: Engine, verbs: Verbs, cause: TaskIdentity | undefined) {
     this.#engine = engine;
     this.#verbs = verbs;
     this.#cause = cause;
@@ -52,7 +52,7 @@ export class Tools {
     if (this.#open) return;
     throw new OncewardError(
       "config_invalid",
-      "enqueue or once was called after the handler had ended, so it is not part of its transaction: await it.",
+      "enqueue or once was called after the handler or move had ended, so it is not part of its transaction: await it.",
     );
   }
 }

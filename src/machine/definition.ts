@@ -1,4 +1,4 @@
-import type { Enqueued, EnqueueOptions, Job } from "../job/job.ts";
+import type { Enqueued, EnqueueOptions, Job, JobReference } from "../job/job.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
 
 /**
@@ -76,6 +76,8 @@ export interface Moving<Data = undefined, Tx = unknown, State extends string = s
   readonly tx: Tx;
   /** Has a job run after the commit. */
   enqueue<Input>(job: Job<Input>, input: NoInfer<Input>, options?: EnqueueOptions): Promise<Enqueued>;
+  enqueue(job: Job<void>): Promise<Enqueued>;
+  enqueue(job: JobReference, input?: unknown, options?: EnqueueOptions): Promise<Enqueued>;
   /** True for whoever takes this effect key first; false ever after. */
   once(effectKey: string): Promise<boolean>;
 }

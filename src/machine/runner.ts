@@ -1,13 +1,13 @@
 import type { Queryable } from "../database/database.ts";
 import { asQueryable } from "../database/queryable.ts";
 import { OncewardError } from "../errors.ts";
+import { Tools } from "../handler/tools.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { MachineState, Moved as MovedVerb } from "../ledger/verbs.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { checkSubject, readDefinition, type Timer } from "./check.ts";
 import type { MachineDefinition } from "./definition.ts";
-import { effectsWithin } from "./effects.ts";
 import type { Machine, Moved, MoveOptions, PastMove, Standing } from "./machine.ts";
 
 /** As the rest of the code sees it: which names belong together was a matter of types. */
@@ -131,7 +131,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     const { from, to, restart, run } = definition;
     const { cause, version, data } = options;
     const verbs = this.#engine.ledger.within(queryable);
-    const effects = effectsWithin(verbs, cause);
+    const tools = new Tools(this.#engine, verbs, cause);
     const answer = await verbs.move({
       machine: this.name,
       subject,
@@ -147,14 +147,14 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     });
     if (answer.outcome === "moved" && run) {
       const { outcome: _, ...moved } = answer;
-      const { enqueue, once } = effects;
+      const { enqueue, once } = tools;
       try {
         await run({ subject, ...moved, data, after: timer?.after, cause, tx, enqueue, once });
       } finally {
-        effects.close();
+        tools.close();
       }
     }
-    return { answer, due: effects.due };
+    return { answer, due: tools.due };
   }
 
   async #look(subject: string, tx: Tx | undefined): Promise<MachineState | null> {
