@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { subscriptions } from "../../../examples/recipes/subscription.ts";
 import type { Once } from "../../../src/once.ts";
 import { stripe } from "../../../src/source/stripe.ts";
+import { proveHandler } from "../../../src/testing/index.ts";
 import { deliveryOf, event, SECRET } from "../../handler/support.ts";
 import { day } from "../support.ts";
 import type { Order } from "./child.ts";
@@ -127,6 +128,22 @@ describe("the subscription", () => {
       "remind",
       "abandon",
     ]);
+  });
+
+  it.each([failed(), paid()])("has handlers that can be proven: %#", async (sent) => {
+    const once = scene().bench.once as unknown as Once;
+    const source = once.source(stripe({ secrets: SECRET }));
+    const { invoice } = subscriptions(once, source, async () => {});
+    const proof = await proveHandler({
+      once,
+      source,
+      event: sent,
+      twins: [{ ...sent, id: `${sent.id}_twin` }],
+      replay: true,
+      // The failure comes to an open invoice, the payment to one that is unpaid.
+      arrange: () => (sent.type === "invoice.paid" ? invoice.move(subject, "fail") : undefined),
+    });
+    expect(proof.report).toContain("all 9 trials hold");
   });
 
   it.each<Order["die"]>(["before the mail is sent", "after the mail was sent"])(
