@@ -1,5 +1,4 @@
 /** Transaction bridges: the ledger inside an ORM's own kind of transaction. */
-import { PGlite } from "@electric-sql/pglite";
 import { PrismaPg } from "@prisma/adapter-pg";
 import { sql } from "drizzle-orm";
 import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
@@ -11,6 +10,7 @@ import postgres from "postgres";
 import { drizzleDatabase } from "../../src/database/drizzle.ts";
 import { kyselyDatabase } from "../../src/database/kysely.ts";
 import { prismaDatabase } from "../../src/database/prisma.ts";
+import { createPglite } from "../support/pglite.ts";
 import { freshDatabase } from "../support/postgres.ts";
 import { generatePrisma } from "../support/prisma.ts";
 import { ledgerSuite, type Opened } from "./conformance.ts";
@@ -41,7 +41,7 @@ ledgerSuite("Drizzle over postgres.js", async () => {
 });
 
 ledgerSuite("Drizzle over PGlite", async () => {
-  const client = await PGlite.create();
+  const client = await createPglite();
   return { database: drizzleDatabase(drizzlePglite({ client })), run: runDrizzle, end: () => client.close() };
 });
 

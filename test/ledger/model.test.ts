@@ -353,7 +353,7 @@ const themes = [
 describeOnPglite("the ledger against its model", (bench) => {
   it.each(themes)(
     "%s: what the model does, and nothing is stuck in the end",
-    (_, specs) => compare(bench, specs, 20),
+    (_, specs) => compare(bench, specs, 12),
     300_000,
   );
 });

@@ -1,5 +1,5 @@
 /** What the tests of the ledger share: ledgers on the databases we promise, with a clock that tests move. */
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { afterAll, beforeAll, describe } from "vitest";
 import type { Database } from "../../src/database/database.ts";
@@ -9,6 +9,7 @@ import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
 import type { ClaimedTask, NewTask } from "../../src/ledger/task.ts";
 import { type Clock, fakeClock } from "../support/clock.ts";
+import { createPglite } from "../support/pglite.ts";
 import { describeWith, type FreshDatabase, Unavailable, type Which } from "../support/postgres.ts";
 
 export const minute = 60_000;
@@ -64,7 +65,7 @@ export function describeOnPglite(name: string, body: (bench: () => Bench) => voi
   describe(`${name} (PGlite)`, () => {
     let bench: Bench;
     beforeAll(async () => {
-      pglite ??= PGlite.create().then(async (db) => ({ db, bench: await openBench(pgliteDatabase(db)) }));
+      pglite ??= createPglite().then(async (db) => ({ db, bench: await openBench(pgliteDatabase(db)) }));
       bench = (await pglite).bench;
     });
     body(() => bench);
