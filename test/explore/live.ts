@@ -1,0 +1,259 @@
+/** The real Postgres behind the explorer: named sessions, a clock in its hands, and its whole state as text. */
+import { setTimeout as realTimeout } from "node:timers";
+import pg from "pg";
+import { pgDatabase } from "../../src/database/pg.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
+import { inlined } from "./params.ts";
+
+export interface Statement {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
+export type Reply =
+  | { readonly rows: string; readonly command: string; readonly rowCount: number | null }
+  | { readonly error: { readonly message: string; readonly code: string | undefined } };
+
+export interface Table {
+  readonly name: string;
+  readonly columns: readonly string[];
+}
+
+/** What changes no behaviour: which migrations there are, which workers said hello, and the clock itself. */
+const leftOut = new Set(["migration", "worker"]);
+
+/** How long a statement may be silent before we look whether it waits for a lock. */
+const silenceMs = 4;
+
+/** Dead rows slow every scan down; this many restores make some. */
+const restoresAVacuum = 1_000;
+
+export class LiveDatabase {
+  readonly tables: readonly Table[];
+  readonly #url: string;
+  readonly #monitor: pg.Client;
+  readonly #clients = new Map<string, pg.Client>();
+  readonly #pids = new Map<string, number>();
+  /** Sessions that may have a transaction open. */
+  readonly #open = new Set<string>();
+  readonly #waiting = new Map<string, Promise<Reply>>();
+  #restores = 0;
+  statements = 0;
+
+  private constructor(url: string, monitor: pg.Client, tables: readonly Table[]) {
+    this.#url = url;
+    this.#monitor = monitor;
+    this.tables = tables;
+  }
+
+  /** `schema` makes the tables of the application and of the naive ways, in schemas of their own. */
+  static async open(url: string, schema: string): Promise<LiveDatabase> {
+    const database = pgDatabase(url, { max: 1 });
+    await migrate(database);
+    await database.close();
+    const monitor = await connect(url);
+    await monitor.query(schema);
+    await monitor.query(`
+      create schema explore;
+      create table explore.clock (at timestamptz not null);
+      insert into explore.clock values ('epoch');
+      create or replace function onceward.now() returns timestamptz language sql volatile
+        as $fn$ select at from explore.clock $fn$;`);
+    const { rows } = await monitor.query<{ name: string; table: string; columns: string[] }>(`
+      select format('%I.%I', n.nspname, c.relname) as name, c.relname as table,
+        array_agg(a.attname::text order by a.attnum) as columns
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+      where c.relkind = 'r' and n.nspname in ('onceward', 'app') and a.attnum > 0 and not a.attisdropped
+      group by 1, 2 order by 1`);
+    const tables = rows
+      .filter((row) => !leftOut.has(row.table))
+      .map(({ name, columns }) => ({ name, columns }));
+    await monitor.query(functions(tables));
+    return new LiveDatabase(url, monitor, tables);
+  }
+
+  async close(): Promise<void> {
+    for (const client of [this.#monitor, ...this.#clients.values()]) await client.end();
+  }
+
+  async dump(): Promise<string> {
+    const { rows } = await this.#monitor.query<{ state: string }>({
+      name: "dump",
+      text: "select explore.dump() as state",
+    });
+    return rows[0]!.state;
+  }
+
+  /**
+   * Runs a verb while nobody else has a transaction open: what comes before it, itself and the look at what came
+   * of it in one round trip. `from`: the state to start from, unless that is where the database stands.
+   */
+  async runAlone(
+    statement: Statement,
+    clockMs: number,
+    from?: string,
+  ): Promise<{ reply: Reply; dump: string }> {
+    this.statements++;
+    if (from !== undefined) await this.#prepareRestore();
+    const { rows } = await this.#monitor.query<{
+      answer: string | null;
+      code: string | null;
+      message: string | null;
+      state: string;
+    }>({
+      name: "alone",
+      text: "select * from explore.run_alone($1, $2, $3)",
+      values: [from, clockMs, inlined(statement)],
+    });
+    const { answer, code, message, state } = rows[0]!;
+    const reply: Reply =
+      code === null
+        ? { rows: `[{"answer":${answer ?? "null"}}]`, command: "SELECT", rowCount: 1 }
+        : { error: { message: message ?? "", code } };
+    return { reply, dump: state };
+  }
+
+  /** Ends all transactions and makes the database what it was. */
+  async restore(state: string, clockMs: number): Promise<void> {
+    await this.#prepareRestore();
+    await this.#monitor.query({
+      name: "restore",
+      text: "select explore.restore($1, $2)",
+      values: [state, clockMs],
+    });
+  }
+
+  async #prepareRestore(): Promise<void> {
+    await this.#rollbackAll();
+    if (++this.#restores % restoresAVacuum === 0) await this.#monitor.query("vacuum analyze");
+  }
+
+  async #rollbackAll(): Promise<void> {
+    // Those that wait for others come last.
+    const waiting = new Set(this.#waiting.keys());
+    for (const session of [...[...this.#open].filter((one) => !waiting.has(one)), ...waiting]) {
+      await this.#waiting.get(session);
+      this.#waiting.delete(session);
+      await this.#clients.get(session)!.query("rollback");
+    }
+    this.#open.clear();
+  }
+
+  async setClock(clockMs: number): Promise<void> {
+    await this.#monitor.query("update explore.clock set at = to_timestamp($1::double precision / 1000)", [
+      clockMs,
+    ]);
+  }
+
+  /** Runs a statement, the first of a transaction after `begin`; "blocked" where it waits for a lock that another session holds. */
+  async run(session: string, statement: Statement, begin?: string): Promise<Reply | "blocked"> {
+    this.statements++;
+    const client = await this.#client(session);
+    if (begin) {
+      await client.query(begin);
+      this.#open.add(session);
+    } else if (/^(commit|rollback)/i.test(statement.text)) this.#open.delete(session);
+    // Backoffs take a random part off; the same one every time, so that a schedule can be repeated.
+    if (statement.text.includes(".fail_many(")) await client.query("select setseed(0.5)");
+    const reply = client.query({ text: statement.text, values: [...statement.values] }).then(
+      ({ rows, command, rowCount }): Reply => ({ rows: JSON.stringify(rows), command, rowCount }),
+      (error: { message: string; code?: string }): Reply => ({
+        error: { message: error.message, code: error.code },
+      }),
+    );
+    this.#waiting.set(session, reply);
+    return this.#answerOf(session);
+  }
+
+  /** Those whose statement waited for a lock and has been answered since. */
+  async woken(): Promise<{ session: string; reply: Reply }[]> {
+    const woken: { session: string; reply: Reply }[] = [];
+    for (const session of this.#waiting.keys()) {
+      const reply = await this.#answerOf(session);
+      if (reply !== "blocked") woken.push({ session, reply });
+    }
+    // Who was answered can have let another one in.
+    return woken.length > 0 ? [...woken, ...(await this.woken())] : woken;
+  }
+
+  async #answerOf(session: string): Promise<Reply | "blocked"> {
+    const reply = this.#waiting.get(session)!;
+    const alone = this.#waiting.size === 1 && [...this.#open].every((other) => other === session);
+    for (;;) {
+      const first = await (alone ? reply : Promise.race([reply, silence()]));
+      if (first) {
+        this.#waiting.delete(session);
+        return first;
+      }
+      const { rows } = await this.#monitor.query<{ blocked: boolean }>(
+        "select cardinality(pg_blocking_pids($1)) > 0 as blocked",
+        [this.#pids.get(session)],
+      );
+      if (rows[0]?.blocked) return "blocked";
+    }
+  }
+
+  async #client(session: string): Promise<pg.Client> {
+    let client = this.#clients.get(session);
+    if (!client) {
+      client = await connect(this.#url);
+      const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+      this.#pids.set(session, rows[0]!.pid);
+      this.#clients.set(session, client);
+    }
+    return client;
+  }
+}
+
+async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  // A deadlock is found as soon as it can be.
+  await client.query("set synchronous_commit = off; set deadlock_timeout = '20ms'");
+  return client;
+}
+
+function silence(): Promise<undefined> {
+  return new Promise((resolve) => realTimeout(resolve, silenceMs, undefined));
+}
+
+function functions(tables: readonly Table[]): string {
+  const written = tables.map(
+    ({ name }) => `(select json_agg(t::text order by t::text collate "C") from ${name} t)`,
+  );
+  const restored = tables.map(
+    ({ name }, i) => `
+      delete from ${name};
+      if state ->> ${i} is not null then
+        insert into ${name}
+        select (v.r).* from (select e.t::${name} as r from json_array_elements_text(state -> ${i}) as e(t) offset 0) v;
+      end if;`,
+  );
+  return `
+    create function explore.dump() returns text language plpgsql as $fn$
+      begin
+        return json_build_array(${written.join(", ")})::text;
+      end $fn$;
+    create function explore.restore(state json, clock_ms double precision) returns text language plpgsql as $fn$
+      begin
+        update explore.clock set at = to_timestamp(clock_ms / 1000);
+        ${restored.join("")}
+        return 'restored';
+      end $fn$;
+    create function explore.run_alone(state_before json, clock_ms double precision, statement text,
+        out answer text, out code text, out message text, out state text) language plpgsql as $fn$
+      begin
+        if state_before is null then
+          update explore.clock set at = to_timestamp(clock_ms / 1000) where at <> to_timestamp(clock_ms / 1000);
+        else
+          perform explore.restore(state_before, clock_ms);
+        end if;
+        perform setseed(0.5);
+        begin
+          execute 'select to_json(s.answer)::text from (' || statement || ') s' into answer;
+        exception when others then
+          get stacked diagnostics code = returned_sqlstate, message = message_text;
+        end;
+        state := explore.dump();
+      end $fn$;`;
+}
