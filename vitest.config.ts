@@ -7,8 +7,8 @@ export default defineConfig({
     reporters: ["default", "./test/support/reporter.ts"],
     allowOnly: false,
     // Real databases start and stop in these tests; the limits are for hangs, not for speed.
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     pool: "forks",
     maxWorkers: 2,
   },
