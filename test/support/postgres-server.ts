@@ -108,22 +108,37 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
 /** Makes an empty database beside the one of `adminUrl` and returns its URL. */
 export async function createDatabase(adminUrl: string): Promise<string> {
   const name = `test_${randomBytes(8).toString("hex")}`;
-  await runAsAdmin(adminUrl, `create database ${name}`);
+  await asAdmin(adminUrl, (client) => client.query(`create database ${name}`));
   const url = new URL(adminUrl);
   url.pathname = `/${name}`;
   return url.href;
 }
 
-/** Drops a database that createDatabase made, and ends whoever is still connected to it. */
+/** How long sessions have to leave by themselves, in steps of 20 ms. */
+const LEAVING_STEPS = 250;
+
+/**
+ * Drops a database that createDatabase made, and ends whoever is still connected to it. Who is just leaving
+ * may leave: a pool that was ended says so before its sessions are gone, and a session that is ended from
+ * here meanwhile throws in the middle of nowhere.
+ */
 export async function dropDatabase(adminUrl: string, url: string): Promise<void> {
-  await runAsAdmin(adminUrl, `drop database if exists ${new URL(url).pathname.slice(1)} with (force)`);
+  const name = new URL(url).pathname.slice(1);
+  await asAdmin(adminUrl, async (client) => {
+    for (let step = 0; step < LEAVING_STEPS; step++) {
+      const { rows } = await client.query("select from pg_stat_activity where datname = $1", [name]);
+      if (rows.length === 0) break;
+      await wait(20);
+    }
+    await client.query(`drop database if exists ${name} with (force)`);
+  });
 }
 
-async function runAsAdmin(adminUrl: string, statement: string): Promise<void> {
+async function asAdmin(adminUrl: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
   const client = new pg.Client({ connectionString: adminUrl });
   await client.connect();
   try {
-    await client.query(statement);
+    await work(client);
   } finally {
     await client.end();
   }

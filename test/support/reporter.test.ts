@@ -24,13 +24,22 @@ it("fails a run that skipped a test where none may be skipped", () => {
 
 it("counts tests whose setup failed as failed", () => {
   const { lastLines, status } = run({ SAMPLE: "failing" });
-  expect(lastLines(1)).toEqual(["1 passed, 3 failed, 1 skipped"]);
+  expect(lastLines(5)).toEqual([
+    "failed: test/support/reporter-sample.ts > fails: expected 1 to be 2 // Object.is equality",
+    "failed: test/support/reporter-sample.ts > a suite that cannot start > is not run: no server",
+    "failed: test/support/reporter-sample.ts > a suite that cannot start > is not run either: no server",
+    "skipped: test/support/reporter-sample.ts > cannot run here: no such machine",
+    "1 passed, 3 failed, 1 skipped",
+  ]);
   expect(status).toBe(1);
 });
 
 it("counts a file that cannot be loaded as a failure", () => {
   const { lastLines, status } = run({ SAMPLE: "broken" });
-  expect(lastLines(1)).toEqual(["0 passed, 1 failed"]);
+  expect(lastLines(2)).toEqual([
+    "failed: test/support/reporter-sample.ts: cannot be loaded",
+    "0 passed, 1 failed",
+  ]);
   expect(status).toBe(1);
 });
 
