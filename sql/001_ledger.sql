@@ -192,6 +192,20 @@ create table onceward.log (
 create index log_of_task on onceward.log (scope, key, logged_at);
 create index log_by_time on onceward.log (logged_at);
 
+-- Who changed something by hand, when and why: replays, cancels, prunes, answers to unknown outcomes, signals that
+-- somebody sent. Apart from the log, which goes with its task; nothing of ours deletes from here.
+create table onceward.audit (
+  changed_at timestamptz not null,
+  actor text not null,
+  what text collate "C" not null,
+  scope text collate "C",               -- null where it was no single task
+  key text collate "C",
+  reason text,
+  detail text                           -- what it came to, such as a count
+);
+create index audit_by_time on onceward.audit (changed_at);
+create index audit_of_task on onceward.audit (scope, key, changed_at) where key is not null;
+
 -- The latest time at which a rate-limited lane may start its next task, as if all came evenly.
 create table onceward.rate (
   lane text collate "C" primary key,

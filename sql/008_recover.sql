@@ -1,5 +1,17 @@
 -- replay, prune, look, stats: for whoever is on call.
 
+-- Every verb that a person calls writes here what was changed, in the same commit. Who says nothing of himself is
+-- the user of the database.
+create function onceward.account(
+  actor text, what text, scope text default null, key text default null, reason text default null,
+  detail text default null
+) returns void
+  language sql volatile
+  as $fn$
+    insert into onceward.audit (changed_at, actor, what, scope, key, reason, detail)
+    values (onceward.now(), coalesce(nullif(actor, ''), session_user), what, scope, key, reason, detail)
+  $fn$;
+
 -- replay: run known tasks again, each through the same claim as a first run.
 --   {"outcome": "replayed"}            it was dead, ignored, cancelled or unknown, or waited for later: due now,
 --                                      with its tries given back and its finished steps kept

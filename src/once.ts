@@ -12,6 +12,7 @@ import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.t
 import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
 import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
 import { attemptedOf, type Observer } from "./observe.ts";
+import { createRecovery, type Recovery, type RecoveryContext } from "./recover/recovery.ts";
 import type { TaskIdentity } from "./ledger/task.ts";
 import type { Source } from "./source/source.ts";
 import { sendSignal, type Signalled, type SignalOptions } from "./step/signal.ts";
@@ -75,6 +76,9 @@ export interface Once<Tx = PgClient> {
     definition: MachineDefinition<State, Moves, Tx>,
   ): Machine<State, Moves, Tx>;
 
+  /** For whoever is on call: see what is stuck and why, and have it run again. */
+  readonly recovery: Recovery;
+
   /** Has somebody told what happens here: each delivery, each attempt. */
   observe(observer: Observer): void;
 
@@ -135,6 +139,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     tool: (toolOptions) => tool(engine, toolOptions),
     signal: (task, name, value, signalOptions) => sendSignal(engine, task, name, value, signalOptions),
     machine: (name, definition) => defineMachine(engine, name, definition),
+    recovery: createRecovery({ engine, sources } as unknown as RecoveryContext),
     observe: (observer) => void observers.push(observer),
     start: () => engine.start(),
     async stop(stopOptions) {

@@ -26,12 +26,17 @@ function findConfig(path: string): string {
   if (!existsSync(path))
     throw new Failure(`${path} does not exist. Name a folder with an onceward.config.ts, or the file.`);
   if (!statSync(path).isDirectory()) return path;
-  const found = names.map((name) => join(path, name)).find((file) => existsSync(file));
+  const found = configIn(path);
   if (!found)
     throw new Failure(
       `${path} holds no onceward.config.ts. Name its folder, or make one with \`onceward init\`.`,
     );
   return found;
+}
+
+/** The configuration in a folder, or undefined. */
+export function configIn(folder: string): string | undefined {
+  return names.map((name) => join(folder, name)).find((file) => existsSync(file));
 }
 
 async function importConfig(file: string): Promise<unknown> {

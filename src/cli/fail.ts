@@ -1,10 +1,21 @@
 import { messageOf, OncewardError } from "../errors.ts";
 
+/**
+ * What a command ends with. `found`: it did its work and found something that a person should look at, such as stuck
+ * tasks; so a script can tell that from a command that could not do its work.
+ */
+export const exitCodes = { fine: 0, error: 1, found: 2 } as const;
+
+/** The command has found something: it ends with 2. */
+export function foundSomething(): void {
+  process.exitCode = exitCodes.found;
+}
+
 /** Ends a command: one clear sentence for people, exit code 1; the stack only for who asked for it. */
 export class Failure extends Error {}
 
 export function reportFailure(error: unknown, debug: boolean): void {
-  process.exitCode = 1;
+  process.exitCode = exitCodes.error;
   if (debug) {
     console.error(error);
     return;

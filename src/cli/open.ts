@@ -1,0 +1,54 @@
+import { existsSync } from "node:fs";
+import type { Config } from "../config.ts";
+import { checkSchema } from "../ledger/migrate.ts";
+import { createOnce, type Once } from "../once.ts";
+import { configIn, loadConfig } from "./config.ts";
+import { Failure } from "./fail.ts";
+import { developmentSecret, folder } from "./settings.ts";
+
+export interface OpenOptions {
+  /** A folder with an onceward.config.ts, or the file. */
+  readonly config?: string | undefined;
+  readonly database?: string | undefined;
+  readonly schema?: string | undefined;
+}
+
+export interface Opened {
+  readonly once: Once<unknown>;
+  /** Undefined where only a database was named: then no handlers are known. */
+  readonly config: Config<unknown> | undefined;
+  close(): Promise<void>;
+}
+
+/**
+ * The one way to a ledger for commands: the configuration that was named or is in this folder, else the database that
+ * was named, DATABASE_URL, or the embedded one of this folder. A command never migrates: it says what is missing.
+ */
+export async function openLedger(options: OpenOptions): Promise<Opened> {
+  const { once, config } = await find(options);
+  const close = (): Promise<void> => once.stop({ graceMs: 0 });
+  try {
+    await checkSchema(once.database, { schema: once.engine.ledger.schema });
+  } catch (error) {
+    await close().catch(() => undefined);
+    throw error;
+  }
+  return { once, config, close };
+}
+
+async function find(options: OpenOptions): Promise<Pick<Opened, "once" | "config">> {
+  const { config: target, database = process.env["DATABASE_URL"], schema } = options;
+  if (target !== undefined && options.database !== undefined)
+    throw new Failure("--config and --database exclude each other: a configuration names its own database.");
+  if (target !== undefined || (options.database === undefined && configIn("."))) {
+    developmentSecret(); // As `serve` does: the same configuration needs the same environment.
+    const { config } = (await loadConfig(target)) as unknown as { config: Config<unknown> };
+    return { once: config.once, config };
+  }
+  if (database === undefined && !existsSync(`${folder}/db/data`)) {
+    throw new Failure(
+      "There is no ledger here: neither an onceward.config.ts (name its folder with --config), nor DATABASE_URL, nor an embedded database in ./.onceward.",
+    );
+  }
+  return { once: createOnce({ database, schema, migrate: false }) as Once<unknown>, config: undefined };
+}

@@ -1,0 +1,62 @@
+import { Command } from "commander";
+import { ownVersion } from "./config.ts";
+import { migrateCommand, sqlCommand } from "./schema.ts";
+import { serve } from "./serve.ts";
+import { statusCommand } from "./status.ts";
+import { storm, trigger } from "./storm/storm.ts";
+
+/** The command line, without running it. */
+export function makeProgram(): Command {
+  const program = new Command("onceward")
+    .description("Webhooks, jobs and agent actions that take effect once, on your Postgres")
+    .version(ownVersion())
+    .option("--debug", "show where errors come from")
+    .showHelpAfterError("(see onceward --help)");
+
+  program
+    .command("serve")
+    .description("receive webhooks and run what is due")
+    .argument("[target]", "folder with an onceward.config.ts, or the file", ".")
+    .option("--port <number>", "port to listen on (PORT, else 4400)")
+    .option("--host <address>", "address to listen on (HOST, else 127.0.0.1)")
+    .action(serve);
+
+  program
+    .command("migrate")
+    .description("bring the ledger's schema in a database up to date")
+    .option("--database <url>", "the database (DATABASE_URL, else the embedded one)")
+    .option("--schema <name>", "the ledger's schema", "onceward")
+    .action(migrateCommand);
+
+  program
+    .command("sql")
+    .description("print the ledger's schema as SQL, for people who run their own migrations")
+    .option("--schema <name>", "the ledger's schema", "onceward")
+    .action(sqlCommand);
+
+  program
+    .command("storm")
+    .description("send what Stripe would send, as badly as it can, and look at what became of it")
+    .option("--url <url>", "a running server", "http://127.0.0.1:4400")
+    .option("--type <types>", "types of events, separated by commas", "checkout.session.completed")
+    .option("--events <number>", "how many different events", "1")
+    .option("--deliveries <number>", "how often each is delivered", "25")
+    .option("--concurrency <number>", "how many deliveries at once", "25")
+    .option("--reorder", "deliver in any order")
+    .option("--twin", "send a twin of each event: another id for the same fact")
+    .option("--kill [target]", "start an own server on this configuration, and kill it at random moments")
+    .option("--json", "print one line of JSON")
+    .action(storm);
+
+  program
+    .command("trigger")
+    .description("send one event of a type")
+    .argument("<type>", "such as checkout.session.completed")
+    .option("--url <url>", "a running server", "http://127.0.0.1:4400")
+    .action(trigger);
+
+  // Whoever is on call: see docs/recovery.md.
+  program.addCommand(statusCommand());
+
+  return program;
+}
