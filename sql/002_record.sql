@@ -10,7 +10,9 @@
 --   {"outcome": "refused", "code": c}                 bad input; nothing was written for this item
 --
 -- options: null, or a JSON object with what is rarely needed: bytes (base64, instead of body), delay,
--- due_at, priority, serial, slots, max_tries, cause, ignored (the reason it has no handler).
+-- due_at, priority, serial, slots, max_tries, cause, ignored (the reason it has no handler), happened_at (when the
+-- sender says that it happened: where keys from that time were pruned, nobody knows whether it ran, so it is parked
+-- as unknown and answered with {"outcome": "recorded", "state": "unknown"}).
 
 create function onceward.refusal(scope text, key text, body text, options jsonb) returns text
   language sql immutable
@@ -65,14 +67,19 @@ begin
           at + coalesce((f.o ->> 'delay')::interval, '0'))
       end,
       case when t.state = 'running' then at end,
-      case when t.state = 'ignored' then at end,
+      case when t.state in ('ignored', 'unknown') then at end,
       case when t.state = 'running' then 1 else 0 end,
       case when t.state = 'running' then 1 else 0 end,
       coalesce((f.o ->> 'max_tries')::smallint, 30), coalesce((f.o ->> 'priority')::smallint, 0),
       f.o ->> 'serial', (f.o ->> 'slots')::smallint, f.o ->> 'cause',
-      case when t.state = 'running' then worker end, f.o ->> 'ignored'
+      case when t.state = 'running' then worker end,
+      case t.state
+        when 'ignored' then f.o ->> 'ignored'
+        when 'unknown' then 'older than the keys that are kept: it may have taken effect before'
+      end
     from first f
     cross join lateral (select case
+      when f.o ? 'happened_at' and onceward.is_forgotten(f.scope, (f.o ->> 'happened_at')::timestamptz) then 'unknown'
       when f.o ? 'ignored' then 'ignored'
       when lease is null or f.o ?| '{serial,slots,delay,due_at}' then 'waiting'
       else 'running' end as state offset 0) t
@@ -115,7 +122,10 @@ begin
   select jsonb_agg(
       case
         when known.refused is not null then jsonb_build_object('outcome', 'refused', 'code', known.refused)
+        when known.i = any (fresh) and known.task ->> 'state' = 'unknown' then '{"outcome": "recorded", "state": "unknown"}'
         when known.i = any (fresh) then known.first_answer
+        -- It was there a moment ago: finished, and pruned meanwhile.
+        when known.task is null then '{"outcome": "duplicate", "state": "done"}'
         when known.fingerprint <> known.task ->> 'fingerprint' then
           jsonb_build_object('outcome', 'conflict', 'state', known.task -> 'state')
         else jsonb_build_object('outcome', 'duplicate', 'state', known.task -> 'state')

@@ -1,4 +1,4 @@
--- replay, prune, look, stats: for whoever is on call.
+-- replay, look, stats: for whoever is on call.
 
 -- Every verb that a person calls writes here what was changed, in the same commit. Who says nothing of himself is
 -- the user of the database.
@@ -61,53 +61,6 @@ create function onceward.replay(
 ) returns jsonb
   language sql volatile
   as $fn$ select onceward.replay_many(array[scope], array[key], again, actor, reason) -> 0 $fn$;
-
--- prune: forget what is finished and old, at most `max` of each, so that a call stays short; call it
--- until both counts are below `max`. Payloads may go early; a late duplicate finds the key and stays a
--- duplicate. Keys must outlive the sender's memory (Stripe resends for 30 days): younger than 35
--- days needs `override`. Rows that somebody holds are left for the next call.
---   {"payloads": n, "keys": n} | {"outcome": "refused", "code": "value_invalid"}
-create function onceward.prune(
-  payloads_older_than text default '90 days', keys_older_than text default '400 days',
-  lane text default null, max text default '1000', override text default 'false'
-) returns jsonb
-  language plpgsql volatile
-  as $fn$
-declare
-  payload_horizon timestamptz := onceward.now() - payloads_older_than::interval;
-  key_horizon timestamptz := onceward.now() - keys_older_than::interval;
-  payloads integer;
-  keys integer;
-begin
-  if key_horizon > onceward.now() - interval '35 days' and not override::boolean then
-    return '{"outcome": "refused", "code": "value_invalid"}';
-  end if;
-  delete from onceward.payload p using (
-    select t.scope, t.key from onceward.task t
-    join onceward.payload q on q.scope = t.scope and q.key = t.key
-    where t.created_at < payload_horizon and t.state in ('done', 'ignored', 'cancelled')
-      and t.finished_at < payload_horizon
-      and (lane is null or t.scope = lane or starts_with(t.scope, lane || '/'))
-    limit prune.max::integer for update of t skip locked
-  ) old
-  where p.scope = old.scope and p.key = old.key;
-  get diagnostics payloads = row_count;
-
-  with old as materialized (
-    select t.scope, t.key from onceward.task t
-    where t.created_at < key_horizon and t.due_at is null and t.state <> 'unknown' and t.finished_at < key_horizon
-      and (lane is null or t.scope = lane or starts_with(t.scope, lane || '/'))
-    limit prune.max::integer for update skip locked
-  ), a as (delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key),
-  b as (delete from onceward.result x using old where x.scope = old.scope and x.key = old.key),
-  c as (delete from onceward.step x using old where x.scope = old.scope and x.key = old.key),
-  d as (delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key),
-  e as (delete from onceward.log x using old where x.scope = old.scope and x.key = old.key)
-  delete from onceward.task x using old where x.scope = old.scope and x.key = old.key;
-  get diagnostics keys = row_count;
-  return jsonb_build_object('payloads', payloads, 'keys', keys);
-end
-$fn$;
 
 -- look: all that the ledger knows of one task but its payload, or null.
 create function onceward.look(scope text, key text) returns jsonb

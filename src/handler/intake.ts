@@ -58,7 +58,7 @@ export class Intake<Tx> {
 
   #task(identity: Identity, body: Uint8Array, handlers: readonly Registered<Tx>[]): NewTask {
     const { source, runner, oncePerObject } = this.#parts;
-    const { id, type, objectId, account, livemode, fingerprint } = identity;
+    const { id, type, objectId, account, livemode, fingerprint, createdAt } = identity;
     const [only] = handlers;
     // Twins, two events of one fact, are one task. Sources know for which of their types fingerprints are equal.
     const twins = objectId !== undefined && oncePerObject.has(type);
@@ -71,6 +71,7 @@ export class Intake<Tx> {
       serial:
         handlers.length === 1 && only?.options.serialBy ? this.#serial(only, body, identity) : undefined,
       maxTries: runner.attemptOptions(handlers).maxAttempts,
+      happenedAt: longAgo(createdAt),
       ignored: handlers.length === 0 ? unhandled : undefined,
     };
   }
@@ -159,8 +160,21 @@ export class Intake<Tx> {
   }
 }
 
+/** No key is pruned before it is twice as old as this, so the ledger need not be asked about younger events. */
+const prunedAfterMs = 3_600_000;
+/** What Postgres and Date both read: the years 1 to 9999. */
+const readableYear = /^\d{4}-/;
+
+/** When an old event happened, by its sender. */
+function longAgo(createdAt: string | undefined): Date | undefined {
+  if (createdAt === undefined || !readableYear.test(createdAt)) return undefined;
+  const happened = new Date(createdAt);
+  return Date.now() - happened.getTime() > prunedAfterMs ? happened : undefined;
+}
+
 function queuedOutcome(recorded: Recorded): Outcome {
-  if (recorded.outcome === "recorded") return recorded.state ?? "accepted";
+  if (recorded.outcome === "recorded")
+    return recorded.state ? (outcomeOfState(recorded.state) ?? "accepted") : "accepted";
   if (recorded.outcome === "claimed") return "accepted";
   if (recorded.outcome === "conflict") return "conflict";
   return outcomeOfState(recorded.state) ?? "duplicate";

@@ -51,6 +51,7 @@ export function checkTask(task: NewTask): void {
   checkInteger("maxTries", task.maxTries, 1, 9999);
   if (task.delayMs !== undefined) checkMs("delayMs", task.delayMs);
   checkDate("dueAt", task.dueAt);
+  checkDate("happenedAt", task.happenedAt);
   checkCause(task.cause);
   checkStorable("ignored", task.ignored);
 }

@@ -16,6 +16,8 @@ export interface NewTask extends TaskIdentity {
   readonly fingerprint?: string | undefined;
   readonly delayMs?: number | undefined;
   readonly dueAt?: Date | undefined;
+  /** When its sender says that it happened: where keys from then were pruned, it is parked instead of run. */
+  readonly happenedAt?: Date | undefined;
   /** Higher runs first, within one scope. */
   readonly priority?: number | undefined;
   /** Tasks of one serial group run one after another, in the order they were recorded. */
@@ -62,7 +64,7 @@ export interface ClaimedTask extends Claim {
 }
 
 export type Recorded =
-  | { readonly outcome: "recorded"; readonly state?: "ignored" }
+  | { readonly outcome: "recorded"; readonly state?: "ignored" | "unknown" }
   | { readonly outcome: "claimed"; readonly attempt: number; readonly task?: ClaimedTask }
   | { readonly outcome: "duplicate"; readonly state: TaskState }
   | { readonly outcome: "conflict"; readonly state: TaskState };

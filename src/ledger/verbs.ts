@@ -349,19 +349,18 @@ export class Verbs {
     ]);
   }
 
-  async prune(options: PruneOptions = {}): Promise<{ payloads: number; keys: number }> {
-    const {
-      payloadsOlderThanMs = 90 * day,
-      keysOlderThanMs = 400 * day,
-      lane,
-      max = 1000,
-      override = false,
-    } = options;
+  /** Forgets what is old, at most `max` rows in one call; `after` says where the next call goes on, null that all was seen. */
+  async prune(options: PruneOptions): Promise<{ pruned: number; after: string | null }> {
+    const { what, olderThanMs, lane, states, exceptLanes, after, max = 1000, override = false } = options;
     checkInteger("max", max, 1);
-    const answer = await this.#call<{ payloads: number; keys: number } | { code: ErrorCode }>("prune", [
-      interval("payloadsOlderThanMs", payloadsOlderThanMs),
-      interval("keysOlderThanMs", keysOlderThanMs),
+    checkLanes([...(lane === undefined ? [] : [lane]), ...(exceptLanes ?? [])]);
+    const answer = await this.#call<{ pruned: number; after: string | null } | { code: ErrorCode }>("prune", [
+      what,
+      interval("olderThanMs", olderThanMs),
       lane,
+      states,
+      exceptLanes,
+      after,
       String(max),
       String(override),
     ]);
@@ -369,7 +368,7 @@ export class Verbs {
       throw new OncewardError(
         answer.code,
         "Keys younger than 35 days are needed to recognise what a sender still repeats (Stripe: 30 days). " +
-          "Keep them longer, or say `override: true` if you know that nothing is sent again.",
+          "Keep them longer, or say `override: true` if you know that nothing is sent again; two hours is the least.",
       );
     }
     return answer;
@@ -450,14 +449,21 @@ export class Verbs {
   }
 }
 
-const day = 24 * 60 * 60 * 1000;
+/** What can be forgotten; sql/011_prune.sql says what each is. */
+export type Prunable = "payloads" | "steps" | "keys" | "log" | "audit" | "moves" | "effects";
 
 export interface PruneOptions {
-  readonly payloadsOlderThanMs?: number;
-  readonly keysOlderThanMs?: number;
-  readonly lane?: string;
-  readonly max?: number;
-  readonly override?: boolean;
+  readonly what: Prunable;
+  readonly olderThanMs: number;
+  readonly lane?: string | undefined;
+  /** Only of tasks in these states. */
+  readonly states?: readonly TaskState[] | undefined;
+  /** Lanes that have a rule of their own. */
+  readonly exceptLanes?: readonly string[] | undefined;
+  readonly after?: string | null | undefined;
+  readonly max?: number | undefined;
+  /** Allows to forget keys that a sender may still repeat. */
+  readonly override?: boolean | undefined;
 }
 
 export interface ListFilter {
@@ -551,13 +557,14 @@ function isBinary(body: string | Uint8Array): boolean {
 }
 
 function rareOptions(task: NewTask): string | null {
-  const { body, delayMs, dueAt, priority, serial, slots, maxTries, cause, ignored } = task;
+  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, cause, ignored } = task;
   const bytes =
     body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
   const options = {
     bytes,
     delay: delayMs ? interval("delayMs", delayMs) : undefined,
     due_at: dueAt?.toISOString(),
+    happened_at: happenedAt?.toISOString(),
     priority: priority || undefined,
     serial,
     slots,

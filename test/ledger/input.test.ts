@@ -235,14 +235,27 @@ const calls: [string, (ledger: Ledger) => Promise<unknown>, string][] = [
     ({ verbs }) => verbs.replay([task], { actor: wrong(7) }),
     "value_invalid",
   ],
-  ["prune: keys of NaN", ({ verbs }) => verbs.prune({ keysOlderThanMs: NaN }), "value_invalid"],
+  ["prune: keys of NaN", ({ verbs }) => verbs.prune({ what: "keys", olderThanMs: NaN }), "value_invalid"],
   [
     "prune: keys that are still needed",
-    ({ verbs }) => verbs.prune({ keysOlderThanMs: minute }),
+    ({ verbs }) => verbs.prune({ what: "keys", olderThanMs: minute }),
     "value_invalid",
   ],
-  ["prune: at most -1", ({ verbs }) => verbs.prune({ max: -1 }), "value_invalid"],
-  ["prune: a lane with a NUL", ({ verbs }) => verbs.prune({ lane: "\0" }), "value_invalid"],
+  [
+    "prune: at most -1",
+    ({ verbs }) => verbs.prune({ what: "log", olderThanMs: minute, max: -1 }),
+    "value_invalid",
+  ],
+  [
+    "prune: a lane with a NUL",
+    ({ verbs }) => verbs.prune({ what: "log", olderThanMs: minute, lane: "\0" }),
+    "scope_invalid",
+  ],
+  [
+    "prune: keys that are still needed, with the override",
+    ({ verbs }) => verbs.prune({ what: "keys", olderThanMs: minute, override: true }),
+    "value_invalid",
+  ],
   ["hello: a worker without a name", ({ verbs }) => verbs.hello("", []), "value_invalid"],
   [
     "move: a subject with a NUL",
@@ -324,7 +337,10 @@ const refusals: [string, string][] = [
   [`onceward.record('s', 'k', options => '{"max_tries": -1}')`, "value_invalid"],
   [`onceward.record('s', 'k', options => '{"serial": ""}')`, "value_invalid"],
   ["onceward.step_resolve('s', 'k', 'a', 'maybe')", "value_invalid"],
-  ["onceward.prune(keys_older_than => '1 day')", "value_invalid"],
+  ["onceward.prune('keys', '1 day')", "value_invalid"],
+  ["onceward.prune('everything', '1 day')", "value_invalid"],
+  ["onceward.prune('payloads', '-1 day')", "value_invalid"],
+  ["onceward.prune('log', '1 day', max => '-1')", "value_invalid"],
 ];
 
 /** In SQL: what to call, and the SQLSTATE it raises. All are of the classes for bad data and broken constraints. */
@@ -352,7 +368,6 @@ const raises: [string, string][] = [
   ["onceward.move('m', 's', 'a', array['x'], null, 'x')", "23502"],
   ["onceward.move('m', 's', 'a', array['x'], 'y', 'x', 'first')", "22P02"],
   ["onceward.replay('raw', 'done', 'perhaps')", "22P02"],
-  ["onceward.prune(max => '-1')", "2201W"],
   ["onceward.hello(null, array['raw'])", "23502"],
 ];
 

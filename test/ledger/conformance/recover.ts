@@ -76,18 +76,24 @@ export function recoverSuite(suite: () => Suite): void {
       { scope, key: "unknown", attempt: 1, reason: "?", retry: "unknown" },
     ]);
     await ledger.record({ scope, key: "waits", delayMs: 1000 * day });
-    expect(await verbs.prune({ lane })).toEqual({ payloads: 0, keys: 0 });
+    const payloads = { what: "payloads", olderThanMs: 90 * day } as const;
+    const keys = { what: "keys", olderThanMs: 400 * day } as const;
+    const nothing = { pruned: 0, after: null };
+    expect(await verbs.prune({ ...payloads, lane })).toEqual(nothing);
     await clock.advance(91 * day);
-    expect(await verbs.prune({ lane: "nobody" })).toEqual({ payloads: 0, keys: 0 });
-    expect(await verbs.prune({ lane })).toEqual({ payloads: 1, keys: 0 });
+    expect(await verbs.prune({ ...payloads, lane: "nobody" })).toEqual(nothing);
+    expect(await verbs.prune({ ...payloads, exceptLanes: [lane], lane })).toEqual(nothing);
+    expect(await verbs.prune({ ...payloads, states: ["ignored"], lane })).toEqual(nothing);
+    expect(await verbs.prune({ ...payloads, lane })).toEqual({ pruned: 1, after: null });
+    expect(await verbs.prune({ ...keys, lane })).toEqual(nothing);
     expect(await verbs.payload({ scope, key: "done" })).toBe(null);
     expect(await verbs.payload({ scope, key: "dead" })).toBe("personal"); // Somebody may still revive it.
     expect(await verbs.replay([{ scope, key: "done" }], { again: true })).toEqual([{ outcome: "pruned" }]);
     expect(await ledger.record({ scope, key: "done" })).toEqual({ outcome: "duplicate", state: "done" });
     await clock.advance(310 * day);
-    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 1 });
-    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 1 });
-    expect(await verbs.prune({ lane, max: 1 })).toEqual({ payloads: 0, keys: 0 });
+    const first = await verbs.prune({ ...keys, lane, max: 2 });
+    expect(first).toMatchObject({ pruned: 2, after: expect.any(String) });
+    expect(await verbs.prune({ ...keys, lane, max: 3, after: first.after })).toEqual(nothing);
     expect(await verbs.look({ scope, key: "done" })).toBe(null);
     expect(await verbs.look({ scope, key: "unknown" })).toMatchObject({ state: "unknown" });
     expect(await verbs.look({ scope, key: "waits" })).toMatchObject({ state: "waiting" });
@@ -99,10 +105,10 @@ export function recoverSuite(suite: () => Suite): void {
     await ledger.recordAndClaim({ scope: lane, key: "k" });
     await ledger.complete({ scope: lane, key: "k", attempt: 1 });
     await clock.advance(2 * day);
-    const soon = { lane, keysOlderThanMs: day, payloadsOlderThanMs: day };
+    const soon = { what: "keys", lane, olderThanMs: day } as const;
     await expect(verbs.prune(soon)).rejects.toMatchObject({ code: "value_invalid" });
     expect(await verbs.look({ scope: lane, key: "k" })).not.toBe(null);
-    expect(await verbs.prune({ ...soon, override: true })).toEqual({ payloads: 1, keys: 1 });
+    expect(await verbs.prune({ ...soon, override: true })).toEqual({ pruned: 1, after: null });
   });
 
   it("looks at what it does not know, and finds nothing", async () => {
