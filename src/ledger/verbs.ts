@@ -126,7 +126,7 @@ export class Verbs {
   async record(tasks: readonly NewTask[], claim?: { leaseMs: number; worker: string }): Promise<Recorded[]> {
     for (const task of tasks) checkTask(task);
     const options = tasks.map(rareOptions);
-    const answers = await this.#call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>(
+    const answers = await this.call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>(
       "record_many",
       [
         tasks.map((task) => task.scope),
@@ -154,7 +154,7 @@ export class Verbs {
   ): Promise<Claimed> {
     checkIdentity(task.scope, task.key);
     const { leaseMs, worker, early = false } = options;
-    const answer = await this.#call<Claimed>("claim", [
+    const answer = await this.call<Claimed>("claim", [
       task.scope,
       task.key,
       lease(leaseMs),
@@ -168,7 +168,7 @@ export class Verbs {
     const { max, leaseMs, worker, after, limits } = options;
     checkInteger("max", max, 1);
     checkLanes(lanes);
-    const answer = await this.#call<{ tasks: unknown[]; after: string | null; next_in_ms: number | null }>(
+    const answer = await this.call<{ tasks: unknown[]; after: string | null; next_in_ms: number | null }>(
       "claim_due",
       [lanes, String(max), lease(leaseMs), worker, after, limits ? limitsText(limits) : null],
     );
@@ -176,14 +176,14 @@ export class Verbs {
   }
 
   async renew(claims: readonly Claim[], leaseMs: number): Promise<Array<"renewed" | "lost">> {
-    return this.#call("renew_many", [...claimColumns(claims), lease(leaseMs)]);
+    return this.call("renew_many", [...claimColumns(claims), lease(leaseMs)]);
   }
 
   async complete(
     claims: readonly (Claim & { result?: string | undefined })[],
   ): Promise<Array<"done" | "lost">> {
     const results = claims.map((claim) => claim.result ?? null);
-    return this.#call("complete_many", [
+    return this.call("complete_many", [
       ...claimColumns(claims),
       results.every((result) => result === null) ? null : results,
     ]);
@@ -193,7 +193,7 @@ export class Verbs {
     claims: readonly (Claim & { reason: string; retry: Retry })[],
   ): Promise<Array<"waiting" | "dead" | "unknown" | "lost">> {
     for (const claim of claims) checkFailure(claim);
-    return this.#call("fail_many", [
+    return this.call("fail_many", [
       ...claimColumns(claims),
       // What Postgres cannot keep must not keep a failure from being told.
       claims.map((claim) => String(claim.reason).toWellFormed().replaceAll("\0", "\uFFFD")),
@@ -214,7 +214,7 @@ export class Verbs {
     checkDate("at", at);
     checkName("A signal's name", signal);
     const delay = delayMs === "forever" ? "infinity" : interval("delayMs", delayMs);
-    return this.#call("defer", [
+    return this.call("defer", [
       claim.scope,
       claim.key,
       String(claim.attempt),
@@ -229,12 +229,12 @@ export class Verbs {
     options: { reason?: string; actor?: string } = {},
   ): Promise<{ outcome: string }> {
     checkIdentity(task.scope, task.key);
-    return this.#call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
+    return this.call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
   }
 
   async saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
     for (const step of steps) checkStep(step);
-    return this.#call("step_save_many", [
+    return this.call("step_save_many", [
       ...claimColumns(steps),
       steps.map((step) => step.name),
       steps.map((step) => step.state),
@@ -252,7 +252,7 @@ export class Verbs {
     if (!["done", "not done"].includes(step.decision)) {
       throw new OncewardError("value_invalid", 'A decision is "done" or "not done".');
     }
-    return this.#call("step_resolve", [
+    return this.call("step_resolve", [
       task.scope,
       task.key,
       step.name,
@@ -272,12 +272,12 @@ export class Verbs {
     checkIdentity(task.scope, task.key);
     checkName("A signal's name", name ?? "");
     checkValue("A signal's value", value);
-    return this.#call("signal", [task.scope, task.key, name, value, fingerprint, actor]);
+    return this.call("signal", [task.scope, task.key, name, value, fingerprint, actor]);
   }
 
   async signals(task: TaskIdentity): Promise<Record<string, ToldSignal>> {
     checkIdentity(task.scope, task.key);
-    return this.#call("signals", [task.scope, task.key]);
+    return this.call("signals", [task.scope, task.key]);
   }
 
   /** True for whoever takes this effect key first; false ever after. */
@@ -287,7 +287,7 @@ export class Verbs {
   ): Promise<boolean> {
     const { scope = "effect", cause } = options;
     checkIdentity(scope, key);
-    return this.#call("once", [key, scope, causeOf(cause)]);
+    return this.call("once", [key, scope, causeOf(cause)]);
   }
 
   /** Whether a state of an object may be applied; called in the transaction that applies it. */
@@ -298,7 +298,7 @@ export class Verbs {
     checkIdentity(scope, key);
     checkInteger("revision", revision);
     const since = revision === undefined ? null : String(revision);
-    return this.#call("newer", [scope, key, version, String(final), since, causeOf(cause)]);
+    return this.call("newer", [scope, key, version, String(final), since, causeOf(cause)]);
   }
 
   async move(move: Move): Promise<Moved> {
@@ -310,7 +310,7 @@ export class Verbs {
       after,
       delay: interval("delayMs", delayMs),
     }));
-    return this.#call("move", [
+    return this.call("move", [
       machine,
       subject,
       move.move,
@@ -327,11 +327,11 @@ export class Verbs {
 
   /** Raises in the database: nothing of this transaction can be committed any more. */
   abort(reason: string): Promise<never> {
-    return this.#call("abort", [reason]);
+    return this.call("abort", [reason]);
   }
 
   machineState(machine: string, subject: string): Promise<MachineState | null> {
-    return this.#call("machine_state", [machine, subject]);
+    return this.call("machine_state", [machine, subject]);
   }
 
   async replay(
@@ -340,7 +340,7 @@ export class Verbs {
   ): Promise<Array<{ outcome: "replayed" | "replayed again" | "done" | "running" | "pruned" | "missing" }>> {
     const { again = false, actor, reason } = options;
     for (const task of tasks) checkIdentity(task.scope, task.key);
-    return this.#call("replay_many", [
+    return this.call("replay_many", [
       tasks.map((task) => task.scope),
       tasks.map((task) => task.key),
       String(again),
@@ -354,7 +354,7 @@ export class Verbs {
     const { what, olderThanMs, lane, states, exceptLanes, after, max = 1000, override = false } = options;
     checkInteger("max", max, 1);
     checkLanes([...(lane === undefined ? [] : [lane]), ...(exceptLanes ?? [])]);
-    const answer = await this.#call<{ pruned: number; after: string | null } | { code: ErrorCode }>("prune", [
+    const answer = await this.call<{ pruned: number; after: string | null } | { code: ErrorCode }>("prune", [
       what,
       interval("olderThanMs", olderThanMs),
       lane,
@@ -377,12 +377,12 @@ export class Verbs {
   /** All that the ledger knows of one task but its payload; null where it knows none. */
   async look(task: TaskIdentity): Promise<Record<string, unknown> | null> {
     checkIdentity(task.scope, task.key);
-    return this.#call("look", [task.scope, task.key]);
+    return this.call("look", [task.scope, task.key]);
   }
 
   async payload(task: TaskIdentity): Promise<string | Uint8Array | null> {
     checkIdentity(task.scope, task.key);
-    const answer = await this.#call<{ body?: string; bytes?: string } | null>("payload", [
+    const answer = await this.call<{ body?: string; bytes?: string } | null>("payload", [
       task.scope,
       task.key,
     ]);
@@ -393,7 +393,7 @@ export class Verbs {
   /** Tasks by what one knows of them, the newest first. */
   list(filter: ListFilter = {}): Promise<ListedTask[]> {
     const { lane, state, type, contains, reason, since, until, before, max = 100 } = filter;
-    return this.#call("list", [
+    return this.call("list", [
       lane,
       state,
       type,
@@ -407,26 +407,27 @@ export class Verbs {
   }
 
   stats(): Promise<LedgerStats> {
-    return this.#call("stats", []);
+    return this.call("stats", []);
   }
 
   /** Tells the workers that listen to look for due work of these lanes now. */
   async wake(lanes: readonly string[]): Promise<number> {
     checkLanes(lanes);
-    return this.#call("wake", [lanes]);
+    return this.call("wake", [lanes]);
   }
 
   async hello(worker: string, lanes: readonly string[]): Promise<"hello"> {
     checkName("A worker's name", worker);
     checkLanes(lanes);
-    return this.#call("hello", [worker, lanes]);
+    return this.call("hello", [worker, lanes]);
   }
 
   goodbye(worker: string): Promise<"goodbye"> {
-    return this.#call("goodbye", [worker]);
+    return this.call("goodbye", [worker]);
   }
 
-  async #call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
+  /** Any verb by its name, for folders whose verbs nobody else calls. */
+  async call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
     const encode = this.#queryable.encodeTextArray;
     const params: Param[] = [];
     const places = args.map((arg) => {
