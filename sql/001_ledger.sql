@@ -95,7 +95,9 @@ create table onceward.payload (
   bytes bytea,
   primary key (scope, key),
   constraint payload_is_one check (num_nonnulls(body, bytes) = 1)
-);
+-- The usual event stays in its row. At the default of 2,000 bytes it went into the overflow table, in two pieces with
+-- an index of their own.
+) with (toast_tuple_target = 2700);
 
 do $do$
 begin

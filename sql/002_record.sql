@@ -35,31 +35,31 @@ create function onceward.record_many(
   types text[] default null, fingerprints text[] default null, options text[] default null,
   lease text default null, worker text default null
 ) returns jsonb
-  language plpgsql volatile
-  -- The joins here are of a batch with itself; hashing it beats comparing each with each.
-  set jit = off set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   at timestamptz := onceward.now();
-  fresh bigint[];
+  fresh integer[];
 begin
   if cardinality(keys) = 0 then
     return '[]';
   end if;
+  -- Bodies are fetched where they are needed and travel through no list, sort or join on the way: that cost as much
+  -- as all the rest (46 instead of 28 µs of the server an event of 3 KB, in batches of 100).
   with item as materialized (
-    select u.i, u.scope, u.key, u.type, u.body, u.fingerprint, u.o::jsonb as o
-    from unnest(scopes, keys, bodies, types, fingerprints, options)
-      with ordinality as u(scope, key, body, type, fingerprint, o, i)
+    select u.i, u.scope, u.key, u.type, u.fingerprint, u.o::jsonb as o
+    from unnest(scopes, keys, types, fingerprints, options) with ordinality as u(scope, key, type, fingerprint, o, i)
   ), first as materialized (
     -- In one order for everybody: two batches that share keys wait for each other instead of deadlocking.
     select distinct on (item.scope, item.key) item.*
     from item
-    where onceward.refusal(item.scope, item.key, item.body, item.o) is null
+    where onceward.refusal(item.scope, item.key, bodies[item.i], item.o) is null
     order by item.scope, item.key, item.i
   ), task as (
     insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at,
       finished_at, attempt, tries, max_tries, priority, serial, slots, cause, held_by, reason)
-    -- A microsecond apart, in the order of the batch: that is the order of a serial group.
+    -- A microsecond apart, in the order of the batch: that is the order of a serial group, and says below which item
+    -- a new row is.
     select at + f.i * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
       case t.state
         when 'running' then at + lease::interval
@@ -87,16 +87,16 @@ begin
     -- waited everybody in this batch. The offset keeps it one probe a key.
     where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
     on conflict do nothing
-    returning scope, key
+    returning scope, key, (extract(epoch from created_at - at) * 1000000)::integer as i
   ), payload as (
     insert into onceward.payload (scope, key, body, bytes)
-    select f.scope, f.key,
-      case when f.o ? 'bytes' then null else coalesce(f.body, 'null') end,
-      decode(f.o ->> 'bytes', 'base64')
-    from task join first f on f.scope = task.scope and f.key = task.key
+    select task.scope, task.key,
+      case when options is null or options[task.i] is null or not options[task.i]::jsonb ? 'bytes'
+        then coalesce(bodies[task.i], 'null') end,
+      case when options is not null then decode(options[task.i]::jsonb ->> 'bytes', 'base64') end
+    from task
   )
-  select array_agg(f.i) into fresh
-  from task join first f on f.scope = task.scope and f.key = task.key;
+  select array_agg(task.i) into fresh from task;
 
   if cardinality(fresh) = cardinality(keys) and options is null then
     return (select jsonb_agg(case when lease is null then '{"outcome": "recorded"}'::jsonb
@@ -109,7 +109,7 @@ $fn$;
 -- The second statement of record, with a snapshot that sees what others committed meanwhile.
 create function onceward.record_answers(
   scopes text[], keys text[], bodies text[], fingerprints text[], options text[],
-  fresh bigint[], lease text, worker text
+  fresh integer[], lease text, worker text
 ) returns jsonb
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
@@ -134,7 +134,7 @@ begin
         and coalesce(known.fingerprint = known.task ->> 'fingerprint', true))
     into answers, claimable
   from (
-    select u.i, u.fingerprint, onceward.refusal(u.scope, u.key, u.body, u.o::jsonb) as refused,
+    select u.i, u.fingerprint, onceward.refusal(u.scope, u.key, bodies[u.i], u.o::jsonb) as refused,
       (select jsonb_build_object('state', t.state, 'fingerprint', t.fingerprint,
           'due', coalesce(t.due_at <= onceward.now(), false))
         from onceward.task t where t.scope = u.scope and t.key = u.key) as task,
@@ -143,7 +143,7 @@ begin
         when lease is null or u.o::jsonb ?| '{serial,slots,delay,due_at}' then '{"outcome": "recorded"}'
         else '{"outcome": "claimed", "attempt": 1}'
       end as first_answer
-    from unnest(scopes, keys, bodies, fingerprints, options) with ordinality as u(scope, key, body, fingerprint, o, i)
+    from unnest(scopes, keys, fingerprints, options) with ordinality as u(scope, key, fingerprint, o, i)
   ) known;
 
   insert into onceward.log (scope, key, logged_at, what, detail)
