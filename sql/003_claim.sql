@@ -11,15 +11,13 @@ create function onceward.steps(scope text, key text) returns jsonb
 
 -- Claims tasks of one scope whose rows the caller has locked and found due; `lapsed` are those among
 -- them whose lease ran out. What has used up its tries is dead instead: each ended without an answer.
--- Steps come along only where an earlier attempt can have left some. Each is JSON text: built once and
--- passed on as it is, since every jsonb on the way would copy the payload again.
 create function onceward.take(in_scope text, in_keys text[], lapsed text[], lease interval, worker text)
-  returns text[]
+  returns onceward.task[]
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
   at timestamptz := onceward.now();
-  tasks text[];
+  tasks onceward.task[];
 begin
   if lapsed is not null then
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
@@ -45,26 +43,48 @@ begin
     -- the table yet walks over the whole scope, finished tasks included.
     from (select in_scope as scope, k.key from unnest(in_keys) as k(key) offset 0) k
     where t.scope = k.scope and t.key = k.key
-    returning t.*
+    returning t as task
   ), dead as (
     insert into onceward.log (scope, key, logged_at, what, attempt, detail)
-    select taken.scope, taken.key, at, 'dead', taken.attempt, taken.reason from taken where taken.state = 'dead'
+    select (taken.task).scope, (taken.task).key, at, 'dead', (taken.task).attempt, (taken.task).reason
+    from taken where (taken.task).state = 'dead'
   )
-  select array_agg(json_build_object('scope', t.scope, 'key', t.key, 'type', t.type, 'attempt', t.attempt,
-      'generation', t.generation, 'tries', t.tries, 'max_tries', t.max_tries, 'serial', t.serial,
-      'created_at', t.created_at, 'claimed_at', at, 'body', p.body, 'bytes', p.bytes,
-      'steps', case when t.attempt > 1 then onceward.steps(t.scope, t.key) end)::text
-    order by t.created_at, t.key)
-  into tasks
-  from taken t
-  left join lateral (
-    select p.body, encode(p.bytes, 'base64') as bytes from onceward.payload p
-    where p.scope = t.scope and p.key = t.key offset 0
-  ) p on true
-  where t.state = 'running';
+  select array_agg(taken.task order by (taken.task).created_at, (taken.task).key) into tasks
+  from taken where (taken.task).state = 'running';
   return coalesce(tasks, '{}');
 end
 $fn$;
+
+-- A claimed task as its runner needs it. Steps come along only where an earlier attempt can have left some.
+-- `after` and `next_in_ms` are those of claim_due, in a last row without a task.
+create type onceward.claimed as (
+  scope text, key text, type text, attempt integer, generation integer, tries smallint, max_tries smallint,
+  serial text, created_at timestamptz, claimed_at text, body text, bytes text, steps jsonb,
+  after text, next_in_ms integer
+);
+
+create function onceward.with_payload(tasks onceward.task[]) returns setof onceward.claimed
+  language sql stable
+  as $fn$
+    select t.scope, t.key, t.type, t.attempt, t.generation, t.tries, t.max_tries, t.serial, t.created_at,
+      to_json(t.started_at) #>> '{}', p.body, p.bytes,
+      case when t.attempt > 1 then onceward.steps(t.scope, t.key) end, null::text, null::integer
+    from unnest(tasks) t
+    left join lateral (
+      -- A byte order mark in front would not arrive everywhere: PGlite takes it off every text.
+      select p.body, encode(case when ascii(substr(p.body, 1, 1)) = 65279 then convert_to(p.body, 'UTF8') else p.bytes end,
+        'base64') as bytes
+      from onceward.payload p where p.scope = t.scope and p.key = t.key offset 0
+    ) p on true
+  $fn$;
+
+create function onceward.claimed_json(c onceward.claimed) returns json
+  language sql stable
+  as $fn$
+    select json_build_object('scope', c.scope, 'key', c.key, 'type', c.type, 'attempt', c.attempt,
+      'generation', c.generation, 'tries', c.tries, 'max_tries', c.max_tries, 'serial', c.serial,
+      'created_at', c.created_at, 'claimed_at', c.claimed_at, 'body', c.body, 'bytes', c.bytes, 'steps', c.steps)
+  $fn$;
 
 create function onceward.group_lock(scope text, serial text) returns bigint
   language sql immutable
@@ -183,7 +203,7 @@ create function onceward.claim(
   as $fn$
 declare
   t onceward.task;
-  taken text[];
+  taken onceward.task[];
 begin
   -- Waits for a row that somebody is changing right now, then looks at the clock.
   select * into t from onceward.task k where k.scope = claim.scope and k.key = claim.key for update;
@@ -195,7 +215,8 @@ begin
       taken := onceward.take(t.scope, array[t.key], case when t.state = 'running' then array[t.key] end,
         lease::interval, worker);
       if cardinality(taken) = 1 then
-        return jsonb_build_object('outcome', 'claimed', 'attempt', t.attempt + 1, 'task', taken[1]::jsonb);
+        return (select jsonb_build_object('outcome', 'claimed', 'attempt', c.attempt, 'task', onceward.claimed_json(c))
+          from onceward.with_payload(taken) as c);
       end if;
       if t.serial is not null then
         perform onceward.release(t.scope, t.serial); -- It died instead.
@@ -219,17 +240,19 @@ $fn$;
 -- limits: null, or {"lane": {"max": n, "running": n, "rate": n, "per": interval}}: at most n in this
 -- call; at most n running, or started per interval, across all workers.
 --
--- {"tasks": […], "after": scope or null, "next_in_ms": until the next of these lanes is due, or null}
-create function onceward.claim_due(
+-- Rows, one a task, and a last one with neither scope nor key: `after`, and in how many ms the next of these lanes is
+-- due, or null. Rows, since each JSON on the way would copy every payload, escape it and parse it again: 100 µs
+-- of the server a task instead of 30.
+create function onceward.claim_due_rows(
   lanes text[], max text default '10', lease text default '60 seconds', worker text default null,
   after text default null, limits text default null
-) returns json
+) returns setof onceward.claimed
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   scopes_a_call constant integer := 200; -- bounds one call's time (about 20 µs a scope without work)
   at timestamptz := onceward.now();
-  want integer := claim_due.max::integer;
+  want integer := claim_due_rows.max::integer;
   quota integer;
   found_scopes text[] := '{}';
   found_lanes text[] := '{}';
@@ -238,13 +261,14 @@ declare
   got integer;
   allowed integer;
   taken jsonb := '{}'; -- in this call, by lane
-  tasks text[] := '{}';
-  batch text[];
+  tasks onceward.task[] := '{}';
+  batch onceward.task[];
   more boolean;
   more_due boolean := false;
   next_due timestamptz;
   next_of timestamptz;
   stopped text;
+  last onceward.claimed;
 begin
   -- 1. Which scopes have unfinished tasks, from `after` on.
   <<walk>>
@@ -320,22 +344,39 @@ begin
       next_due := least(next_due, next_of, onceward.next_turn(found_lanes[i], limits, at));
     end loop;
   end if;
-  return '{"tasks": [' || array_to_string(tasks, ',') || '], "after": ' || coalesce(to_json(stopped)::text, 'null')
-    || ', "next_in_ms": ' || coalesce(case when next_due is not null then
-      ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000)::text end, 'null') || '}';
+  return query select c.* from onceward.with_payload(tasks) as c;
+  last.after := stopped;
+  last.next_in_ms := case when next_due is not null then
+    least(ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000), 2147483647) end;
+  return next last;
 end
 $fn$;
+
+-- The same for whoever takes one JSON value more easily than rows.
+-- {"tasks": […], "after": scope or null, "next_in_ms": until the next of these lanes is due, or null}
+create function onceward.claim_due(
+  lanes text[], max text default '10', lease text default '60 seconds', worker text default null,
+  after text default null, limits text default null
+) returns json
+  language sql volatile
+  as $fn$
+    select json_build_object(
+      'tasks', coalesce(json_agg(onceward.claimed_json(c)) filter (where c.key is not null), '[]'),
+      'after', max(c.after), 'next_in_ms', max(c.next_in_ms))
+    from onceward.claim_due_rows(lanes, claim_due.max, lease, worker, claim_due.after, limits) as c
+  $fn$;
 
 -- The due tasks of one scope, highest priority first, at most n.
 -- `more`: there may be more that are due, behind those that stepped aside.
 create function onceward.claim_scope(
-  in_scope text, n integer, lease interval, worker text, at timestamptz, out tasks text[], out more boolean
+  in_scope text, n integer, lease interval, worker text, at timestamptz,
+  out tasks onceward.task[], out more boolean
 )
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
   as $fn$
 declare
   p smallint := 32767;
-  batch text[];
+  batch onceward.task[];
   looked text[];
   plain text[];
   lapsed text[];

@@ -100,7 +100,6 @@ export function freshlyClaimed(task: NewTask, attempt: number): ClaimedTask {
     tries: 1,
     maxTries: task.maxTries ?? 30,
     serial: task.serial ?? null,
-    createdAt: new Date().toISOString(),
     body: task.body ?? "null",
     steps: [],
   };

@@ -1,4 +1,5 @@
 /** The shapes of a task as they go into the ledger and come out of it. */
+import { isStorableText } from "./check.ts";
 
 export type TaskState = "waiting" | "running" | "done" | "dead" | "ignored" | "cancelled" | "unknown";
 
@@ -55,7 +56,6 @@ export interface ClaimedTask extends Claim {
   readonly tries: number;
   readonly maxTries: number;
   readonly serial: string | null;
-  readonly createdAt: string;
   /** When the database gave this claim, by its clock; left out where the task was claimed as it was recorded. */
   readonly claimedAt?: string | undefined;
   /** What was recorded: text, or bytes where it was not valid UTF-8; null where it has been pruned. */
@@ -91,7 +91,7 @@ export interface ClaimedDue {
 export type Retry = "backoff" | "never" | "unknown" | { readonly afterMs: number };
 
 /** A claimed task as the SQL verbs write it. */
-interface RunnableRow {
+interface ClaimedRow {
   scope: string;
   key: string;
   type: string | null;
@@ -100,21 +100,30 @@ interface RunnableRow {
   tries: number;
   max_tries: number;
   serial: string | null;
-  created_at: string;
   claimed_at: string;
   body: string | null;
   bytes: string | null;
   steps: SavedStep[] | null;
 }
 
+function textOrBytes(bytes: Buffer): string | Uint8Array {
+  return isStorableText(bytes) ? bytes.toString() : bytes;
+}
+
 export function claimedTask(row: unknown): ClaimedTask {
-  const { max_tries, created_at, claimed_at, bytes, body, steps, ...rest } = row as RunnableRow;
+  const claimed = row as ClaimedRow;
+  const { bytes, body, steps } = claimed;
   return {
-    ...rest,
-    maxTries: max_tries,
-    createdAt: created_at,
-    claimedAt: claimed_at,
-    body: bytes === null ? body : Buffer.from(bytes, "base64"),
+    scope: claimed.scope,
+    key: claimed.key,
+    type: claimed.type,
+    attempt: claimed.attempt,
+    generation: claimed.generation,
+    tries: claimed.tries,
+    maxTries: claimed.max_tries,
+    serial: claimed.serial,
+    claimedAt: claimed.claimed_at,
+    body: bytes === null ? body : textOrBytes(Buffer.from(bytes, "base64")),
     steps: steps ?? [],
   };
 }

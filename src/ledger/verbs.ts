@@ -168,11 +168,16 @@ export class Verbs {
     const { max, leaseMs, worker, after, limits } = options;
     checkInteger("max", max, 1);
     checkLanes(lanes);
-    const answer = await this.call<{ tasks: unknown[]; after: string | null; next_in_ms: number | null }>(
-      "claim_due",
-      [lanes, String(max), lease(leaseMs), worker, after, limits ? limitsText(limits) : null],
-    );
-    return { tasks: answer.tasks.map(claimedTask), after: answer.after, nextInMs: answer.next_in_ms };
+    const rows = await this.#run(`${claimedColumns} from`, "claim_due_rows", [
+      lanes,
+      String(max),
+      lease(leaseMs),
+      worker,
+      after,
+      limits ? limitsText(limits) : null,
+    ]);
+    const last = rows.pop() as { after: string | null; next_in_ms: number | null };
+    return { tasks: rows.map(claimedTask), after: last.after, nextInMs: last.next_in_ms };
   }
 
   async renew(claims: readonly Claim[], leaseMs: number): Promise<Array<"renewed" | "lost">> {
@@ -428,6 +433,17 @@ export class Verbs {
 
   /** Any verb by its name, for folders whose verbs nobody else calls. */
   async call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
+    const rows = await this.#run("", verb, args, " as answer");
+    return rows[0]?.["answer"] as Answer;
+  }
+
+  /** `select` what, of a verb, with its arguments as parameters. */
+  async #run(
+    what: string,
+    verb: string,
+    args: readonly Argument[],
+    name = "",
+  ): Promise<Record<string, unknown>[]> {
     const encode = this.#queryable.encodeTextArray;
     const params: Param[] = [];
     const places = args.map((arg) => {
@@ -444,11 +460,15 @@ export class Verbs {
         ? `$${params.push(encode(arg))}::text[]`
         : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
     });
-    const text = `select ${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")}) as answer`;
-    const { rows } = await this.#queryable.query(text, params);
-    return rows[0]?.["answer"] as Answer;
+    const call = `${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")})`;
+    const { rows } = await this.#queryable.query(`select ${what} ${call}${name}`, params);
+    return rows;
   }
 }
+
+/** Of the type `claimed`, what a run needs. */
+const claimedColumns =
+  "scope, key, type, attempt, generation, tries, max_tries, serial, claimed_at, body, bytes, steps, after, next_in_ms";
 
 /** What can be forgotten; sql/011_prune.sql says what each is. */
 export type Prunable = "payloads" | "steps" | "keys" | "log" | "audit" | "moves" | "effects";

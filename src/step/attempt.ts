@@ -70,8 +70,9 @@ export class Attempt {
    * since then by our own steady clock.
    */
   now(): number {
-    const { claimedAt, createdAt } = this.task;
-    return Date.parse(claimedAt ?? createdAt) + (performance.now() - this.#began);
+    const { claimedAt } = this.task;
+    const elapsed = performance.now() - this.#began;
+    return claimedAt === undefined ? Date.now() : Date.parse(claimedAt) + elapsed;
   }
 
   /** Has this time of the database come? Never too early: a task that was recorded here has no time of the database. */

@@ -155,7 +155,7 @@ describeWith("newest", "enqueueing", (database) => {
       const name = `tx-${library.replace(".", "")}`;
       const job = defineJob(one.engine, name, ({ input }) => void order.push(`ran ${String(input)}`));
       await one.engine.start();
-      await one.watch.sentTimes("claim_due", 1);
+      await one.watch.sentTimes("claim_due_rows", 1);
       const transact = libraries[library]!;
       await transact(
         database().url,

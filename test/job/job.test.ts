@@ -348,7 +348,7 @@ describeWith("newest", "a job", (database) => {
       await Promise.all(Array.from({ length: 9 }, (_, i) => enqueue(one.engine, job, i)));
       await one.history.ended(9);
       // It looks when the rate allows it, and not all the time.
-      expect(one.watch.count("claim_due")).toBeLessThan(40);
+      expect(one.watch.count("claim_due_rows")).toBeLessThan(40);
     });
 
     it("the order of a serial group", async () => {

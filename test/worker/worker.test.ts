@@ -25,7 +25,7 @@ describeWith("newest", "the worker", (database) => {
   describe("taking work", () => {
     it("runs what it has just recorded with two statements and no look for work", async () => {
       const { engine, history, watch } = await start([lane("a1")], { pollMs: noPoll });
-      await watch.sentTimes("claim_due", 1);
+      await watch.sentTimes("claim_due_rows", 1);
       const before = watch.sent.length;
       expect(await engine.offer({ scope: "a1", key: "1", body: "1" })).toMatchObject({ outcome: "claimed" });
       await history.ended(1);
@@ -35,7 +35,7 @@ describeWith("newest", "the worker", (database) => {
 
     it("shares statements between callers who come together", async () => {
       const { engine, history, watch } = await start([lane("a2")], { pollMs: noPoll, concurrency: 64 });
-      await watch.sentTimes("claim_due", 1);
+      await watch.sentTimes("claim_due_rows", 1);
       const before = watch.sent.length;
       await Promise.all(
         Array.from({ length: 50 }, (_, i) => engine.offer({ scope: "a2", key: `${i}`, body: "1" })),
@@ -53,7 +53,7 @@ describeWith("newest", "the worker", (database) => {
       const { history, watch } = await start([lane("a3")]);
       await history.ended(500);
       expect(new Set(history.ran.map(({ task }) => task.key)).size).toBe(500);
-      expect(watch.count("claim_due")).toBeLessThan(40);
+      expect(watch.count("claim_due_rows")).toBeLessThan(40);
       expect(watch.count("complete_many")).toBeLessThan(100);
     });
 
@@ -119,8 +119,8 @@ describeWith("newest", "the worker", (database) => {
 
     it("does not lose a word that comes while it looks for work", async () => {
       const { engine, history, watch } = await start([lane("a9")], { pollMs: noPoll });
-      await watch.sentTimes("claim_due", 1);
-      const looking = watch.holdAfter("claim_due");
+      await watch.sentTimes("claim_due_rows", 1);
+      const looking = watch.holdAfter("claim_due_rows");
       engine.worker.wake();
       await looking.reached;
       const writer = idle([]);
@@ -292,9 +292,9 @@ describeWith("newest", "the worker", (database) => {
     it("hands back a claim that comes back after it began to stop", async () => {
       const ran: string[] = [];
       const one = await start([lane("t3", (task) => ran.push(task.key))], { pollMs: noPoll });
-      await one.watch.sentTimes("claim_due", 1);
+      await one.watch.sentTimes("claim_due_rows", 1);
       await one.engine.ledger.verbs.record([{ scope: "t3", key: "1", body: "1" }]);
-      const claiming = one.watch.holdAfter("claim_due");
+      const claiming = one.watch.holdAfter("claim_due_rows");
       one.engine.worker.wake();
       await claiming.reached;
       const stopped = one.engine.stop();
@@ -339,8 +339,8 @@ describeWith("newest", "the worker", (database) => {
 
     it("ends also when the database does not answer any more", { timeout: 30_000 }, async () => {
       const one = await start([lane("t9")], { pollMs: noPoll });
-      await one.watch.sentTimes("claim_due", 1);
-      const claiming = one.watch.holdAfter("claim_due");
+      await one.watch.sentTimes("claim_due_rows", 1);
+      const claiming = one.watch.holdAfter("claim_due_rows");
       one.engine.worker.wake();
       await claiming.reached;
       await one.engine.stop({ graceMs: 1 });
@@ -357,7 +357,7 @@ describeWith("newest", "the worker", (database) => {
       hello.release();
       await starting;
       await stopped;
-      expect(one.watch.count("claim_due")).toBe(0);
+      expect(one.watch.count("claim_due_rows")).toBe(0);
       const { rows } = await one.watch.database.query("select id from onceward.worker where id = $1", [
         one.engine.ledger.worker,
       ]);
@@ -379,12 +379,12 @@ describeWith("newest", "the worker", (database) => {
   describe("trouble", () => {
     it("goes on looking when the database did not answer", async () => {
       const one = await start([lane("e1")], { pollMs: noPoll });
-      await one.watch.sentTimes("claim_due", 1);
-      one.watch.fail("claim_due", new OncewardError("database_unavailable", "away"));
+      await one.watch.sentTimes("claim_due_rows", 1);
+      one.watch.fail("claim_due_rows", new OncewardError("database_unavailable", "away"));
       one.engine.worker.wake();
-      await one.watch.sentTimes("claim_due", 2);
+      await one.watch.sentTimes("claim_due_rows", 2);
       await one.engine.ledger.verbs.record([{ scope: "e1", key: "1", body: "1" }]);
-      one.watch.fail("claim_due", undefined);
+      one.watch.fail("claim_due_rows", undefined);
       await one.history.ended(1);
       expect(one.errors.length).toBeGreaterThan(0);
     });
