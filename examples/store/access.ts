@@ -1,3 +1,4 @@
+import Stripe from "stripe";
 import { billing } from "./once.ts";
 import { idOf } from "./tables.ts";
 
@@ -7,18 +8,22 @@ function rank(type: string): number {
   return type === "customer.subscription.deleted" ? 2 : 1;
 }
 
-// Events come in any order, and access must end up the same: only what is newer is applied, and nothing comes
-// after the end. One handler for all of them, since it is within a handler that versions are compared.
+const apiKey = process.env["STRIPE_API_KEY"];
+const client = apiKey ? new Stripe(apiKey) : undefined;
+
+// Events come in any order, and access must end up the same: only what is newer is applied. A customer's newest
+// subscription counts, so that the end of an old one takes nothing from who has come back. One handler for all
+// types, since it is within a handler that versions are compared.
 billing.on(
   "customer.subscription.*",
   {
     applyIfNewer: {
-      id: (event) => event.data.object.id,
+      id: (event) => idOf(event.data.object.customer) ?? event.data.object.id,
       object: (event) => event.data.object,
-      version: (event) => event.created * 10 + rank(event.type),
-      final: (event) => event.type === "customer.subscription.deleted",
-      // With an API key: (event) => client.subscriptions.retrieve(event.data.object.id)
-      refetch: "none",
+      // Text, which is compared from left to right.
+      version: ({ data, created, type }) => `${data.object.created} ${created} ${rank(type)}`,
+      // Two changes within a second: Stripe knows which was the last. Without a key to ask with, the first one stays.
+      refetch: client ? (event) => client.subscriptions.retrieve(event.data.object.id) : "none",
     },
   },
   async ({ object: subscription, tx }) => {

@@ -8,7 +8,9 @@ const letter =
   (subject: string) =>
   async ({ subject: customer, tx, enqueue }: Moving<undefined, Transaction>): Promise<void> => {
     const to = await emailOf(tx, customer);
-    if (to) await enqueue(mail, { to, subject, text: `${subject}\n\nYours, the store` });
+    // One after another for each customer: a letter that cannot be sent yet is not overtaken by the next.
+    if (to)
+      await enqueue(mail, { to, subject, text: `${subject}\n\nYours, the store` }, { serial: customer });
   };
 
 /** The welcome drip of a new customer: each letter once, in order. */

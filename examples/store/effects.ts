@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Database, Transaction } from "onceward";
-import { mailFolder } from "./mailer.ts";
+import { mailFolder } from "./mail-folder.ts";
 
 /** For `onceward storm`: what took place for the objects whose id holds the tag. */
 export async function effects(

@@ -14,6 +14,8 @@ export interface MailServer {
   readonly port: number;
   /** What it has taken, by Message-ID. */
   readonly taken: string[];
+  /** The same mails, whole. */
+  readonly texts: string[];
   /** The next of these is what the next connection meets. */
   fail(...failures: Failure[]): void;
   close(): Promise<void>;
@@ -22,6 +24,7 @@ export interface MailServer {
 export async function startMailServer(): Promise<MailServer> {
   const failures: Failure[] = [];
   const taken: string[] = [];
+  const texts: string[] = [];
   /** By the port of the client: the sessions of smtp-server do not show their sockets. */
   const sockets = new Map<number | undefined, Socket>();
   let current: Failure | undefined;
@@ -63,6 +66,7 @@ export async function startMailServer(): Promise<MailServer> {
         meet("end", session, (error) => {
           if (error) return done(error);
           taken.push(/^message-id: (.*)$/im.exec(text)?.[1] ?? "none");
+          texts.push(text);
           meet("after", session, () => done());
         });
       });
@@ -77,6 +81,7 @@ export async function startMailServer(): Promise<MailServer> {
   return {
     port: (server.server.address() as AddressInfo).port,
     taken,
+    texts,
     fail: (...more) => void failures.push(...more),
     close: () =>
       new Promise((resolve) => {
