@@ -45,6 +45,7 @@ export function makeProgram(): Command {
     .option("--reorder", "deliver in any order")
     .option("--twin", "send a twin of each event: another id for the same fact")
     .option("--kill [target]", "start an own server on this configuration, and kill it at random moments")
+    .option("--kills <number>", "how often it is killed", "5")
     .option("--json", "print one line of JSON")
     .action(storm);
 

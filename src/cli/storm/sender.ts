@@ -42,10 +42,15 @@ export function sender(url: () => string, sign: Sign, connections: number): Send
 }
 
 /** How often a delivery is repeated until it is taken. Stripe goes on for three days; a storm has less patience. */
-const patienceMs = 60_000;
+const patienceMs = 300_000;
 
 /** Delivers until a 2xx, as a sender does, and counts every answer. */
-export async function deliver(send: Send, event: StormEvent, answers: Map<number, number>): Promise<boolean> {
+export async function deliver(
+  send: Send,
+  event: StormEvent,
+  answers: Map<number, number>,
+  signal: AbortSignal,
+): Promise<boolean> {
   const until = Date.now() + patienceMs;
   for (let pause = 25; ; pause = Math.min(pause * 2, 1_000)) {
     const status = await send(event);
@@ -57,7 +62,7 @@ export async function deliver(send: Send, event: StormEvent, answers: Map<number
       );
     if (status === 404)
       throw new Failure("The server has no such source: is it the one that `onceward serve` started?");
-    if (Date.now() > until) return false;
+    if (signal.aborted || Date.now() > until) return false;
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }

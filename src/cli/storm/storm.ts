@@ -17,6 +17,7 @@ export interface StormOptions {
   readonly twin?: boolean;
   /** A folder with a configuration: the storm starts its own server on it, and kills it at random moments. */
   readonly kill?: string | boolean;
+  readonly kills: string;
   readonly json?: boolean;
 }
 
@@ -29,27 +30,32 @@ export async function storm(options: StormOptions): Promise<void> {
     events.flatMap((event) => Array.from({ length: count("deliveries", options.deliveries) }, () => event)),
     options.reorder === true,
   );
+  const concurrency = count("concurrency", options.concurrency);
+  const moments = randomMoments(count("kills", options.kills), deliveries.length);
   const victim = options.kill ? await Victim.start(options.kill === true ? "." : options.kill) : undefined;
   const base = victim?.base ?? options.url.replace(/\/$/, "");
-  const concurrency = count("concurrency", options.concurrency);
   const send = sender(() => `${base}/webhooks/stripe`, sign, concurrency);
   const progress = new Progress(deliveries.length);
   const answers = new Map<number, number>();
+  const ended = new AbortController();
   try {
-    const haunting = victim?.haunt();
     let next = 0;
     let done = 0;
+    let killing: Promise<void> | undefined;
     const givenUp = new Set<string>();
-    await Promise.all(
-      Array.from({ length: concurrency }, async () => {
-        for (let event = deliveries[next++]; event; event = deliveries[next++]) {
-          if (!(await deliver(send, event, answers))) givenUp.add(event.id);
-          progress.show(++done, victim ? `killed ${victim.kills} times` : "");
-        }
-      }),
-    );
-    victim?.spare();
-    await haunting;
+    const deliverAll = async (): Promise<void> => {
+      for (let event = deliveries[next++]; event; event = deliveries[next++]) {
+        if (!(await deliver(send, event, answers, ended.signal))) givenUp.add(event.id);
+        progress.show(++done, victim ? `killed ${victim.kills} times` : "");
+        if (!victim || killing || done < (moments[0] ?? Infinity)) continue;
+        moments.shift();
+        killing = victim.kill();
+        // Others go on delivering meanwhile; who asked for it waits, and fails with it.
+        await killing;
+        killing = undefined;
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, deliverAll));
     const verdict = await settle(`${base}/storm?tag=${tag}`, events, (left) =>
       progress.note(`waiting for ${left} to settle …`),
     );
@@ -59,6 +65,7 @@ export async function storm(options: StormOptions): Promise<void> {
       options.json === true,
     );
   } finally {
+    ended.abort();
     send.close();
     await victim?.stop();
   }
@@ -147,6 +154,13 @@ function count(name: string, text: string): number {
   if (!/^[1-9]\d{0,6}$/.test(text))
     throw new Failure(`--${name} is a whole number from 1 to 9999999, not "${text}".`);
   return Number(text);
+}
+
+/** After how many deliveries the server is killed: at random, and early enough for what follows to show the damage. */
+function randomMoments(kills: number, deliveries: number): number[] {
+  return Array.from({ length: kills }, () => 1 + Math.floor(Math.random() * deliveries * 0.9)).toSorted(
+    (a, b) => a - b,
+  );
 }
 
 function shuffled<T>(items: T[], wanted: boolean): T[] {

@@ -5,12 +5,11 @@ import { Failure } from "../fail.ts";
 
 const main = fileURLToPath(new URL("../main.js", import.meta.url));
 
-/** A server process of our own that is killed at random moments, and started again. */
+/** A server process of our own, to be killed and started again. */
 export class Victim {
   readonly #target: string;
   readonly #port: number;
   #child: ChildProcess | undefined;
-  #ended = false;
   kills = 0;
 
   private constructor(target: string, port: number) {
@@ -28,27 +27,15 @@ export class Victim {
     return `http://127.0.0.1:${this.#port}`;
   }
 
-  /** Kills it from time to time, until `stop`. */
-  async haunt(): Promise<void> {
-    while (!this.#ended) {
-      // The first soon, so that even a short storm has one; then with time to get something done in between.
-      const pause = this.kills === 0 ? 50 + Math.random() * 200 : 200 + Math.random() * 2_000;
-      await new Promise((resolve) => setTimeout(resolve, pause));
-      if (this.#ended) return;
-      await this.#kill("SIGKILL");
-      this.kills += 1;
-      await this.#spawn();
-    }
-  }
-
-  /** No more kills from now on. */
-  spare(): void {
-    this.#ended = true;
+  /** Kills it, and starts it again. */
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+    this.kills += 1;
+    await this.#spawn();
   }
 
   async stop(): Promise<void> {
-    this.#ended = true;
-    await this.#kill("SIGTERM");
+    await this.#end("SIGTERM");
   }
 
   async #spawn(): Promise<void> {
@@ -64,7 +51,7 @@ export class Victim {
     });
   }
 
-  async #kill(signal: NodeJS.Signals): Promise<void> {
+  async #end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     child.removeAllListeners("exit");
