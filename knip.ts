@@ -22,6 +22,7 @@ export default {
     // Programs that tests start as processes of their own.
     "test/**/*child*.ts",
     "test/**/{die,three-steps,flood}.ts",
+    "test/**/onceward.config.ts",
     "examples/**/*.ts",
   ],
   project: ["src/**/*.ts", "test/**/*.ts", "examples/**/*.ts", "scripts/*.mjs"],

@@ -1,17 +1,22 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import Stripe from "stripe";
 import { vi } from "vitest";
-import { stormEvent, type StormEvent } from "../../src/cli/storm/events.ts";
+import type { StormEvent } from "../../src/cli/storm/events.ts";
+import { type MailServer, startMailServer } from "../mail/smtp.ts";
 import { freePort } from "../support/postgres-port.ts";
+import { main } from "./cli.ts";
+import { clockEvent } from "./events.ts";
 
-const main = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
-const store = fileURLToPath(new URL("../../examples/store", import.meta.url));
+const shop = fileURLToPath(new URL("shop", import.meta.url));
 const { webhooks } = new Stripe("sk_test_only_for_signing");
 export const secret = "whsec_store_test";
+
+/** For hangs alone: the machine may be slow and busy. */
+const patience = { timeout: 90_000, interval: 100 };
 
 export interface Told {
   readonly recorded: number;
@@ -23,29 +28,37 @@ export interface Told {
 export class StoreServer {
   readonly folder: string;
   readonly port: number;
-  readonly #env: Record<string, string>;
+  readonly env: Readonly<Record<string, string>>;
+  readonly smtp: MailServer;
   #child: ChildProcess | undefined;
+  #days = 0;
   output = "";
 
-  private constructor(folder: string, port: number, env: Record<string, string>) {
+  private constructor(folder: string, port: number, smtp: MailServer, env: Record<string, string>) {
     this.folder = folder;
     this.port = port;
-    this.#env = env;
+    this.smtp = smtp;
+    // Short, so that what a killed process held comes back soon.
+    this.env = { STRIPE_WEBHOOK_SECRET: secret, LEASE_SECONDS: "3", ...env };
   }
 
-  static async create(env: Record<string, string> = {}): Promise<StoreServer> {
-    return new StoreServer(await mkdtemp(join(tmpdir(), "onceward-store-")), await freePort(), env);
+  static async create(env: Record<string, string>): Promise<StoreServer> {
+    const folder = await mkdtemp(join(tmpdir(), "onceward-store-"));
+    return new StoreServer(folder, await freePort(), await startMailServer(), env);
   }
 
-  async start(): Promise<void> {
-    const child = spawn(process.execPath, [main, "serve", store], {
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Mails go to files, or to the mail server. */
+  async start({ mail = "files" }: { mail?: "files" | "smtp" } = {}): Promise<void> {
+    const child = spawn(process.execPath, [main, "serve", shop, "--port", String(this.port)], {
       cwd: this.folder,
       env: {
-        ...process.env,
-        PORT: String(this.port),
-        STRIPE_WEBHOOK_SECRET: secret,
-        LEASE_SECONDS: "3",
-        ...this.#env,
+        PATH: process.env["PATH"],
+        ...this.env,
+        ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}` } : {}),
       },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -81,14 +94,15 @@ export class StoreServer {
   async remove(): Promise<void> {
     this.resume();
     await this.end("SIGKILL");
+    await this.smtp.close();
     await rm(this.folder, { recursive: true, force: true });
   }
 
   /** One delivery: its status, or 0 where no answer came in time. */
-  async deliver(event: StormEvent, timeoutMs = 30_000): Promise<number> {
+  async deliver(event: StormEvent, timeoutMs = 60_000): Promise<number> {
     const signature = webhooks.generateTestHeaderString({ payload: event.body, secret });
     try {
-      const response = await fetch(`http://127.0.0.1:${this.port}/webhooks/stripe`, {
+      const response = await fetch(`${this.url}/webhooks/stripe`, {
         method: "POST",
         body: event.body,
         headers: { "stripe-signature": signature },
@@ -100,35 +114,46 @@ export class StoreServer {
     }
   }
 
-  /** As a sender does: again and again until a 2xx. */
-  async deliverUntilTaken(event: StormEvent): Promise<void> {
-    await vi.waitUntil(async () => (await this.deliver(event)) === 200, { timeout: 45_000, interval: 200 });
+  /** As a sender does: again and again until it is answered so. */
+  async deliverUntil(status: number, event: StormEvent): Promise<void> {
+    await vi.waitUntil(async () => (await this.deliver(event)) === status, patience);
+  }
+
+  /** So many days pass for the ledger. */
+  async pass(days: number): Promise<void> {
+    this.#days += days;
+    await this.deliverUntil(200, clockEvent(this.#days));
   }
 
   async tell(tag: string): Promise<Told> {
-    const response = await fetch(`http://127.0.0.1:${this.port}/storm?tag=${tag}`);
+    const response = await fetch(`${this.url}/storm?tag=${tag}`);
     return (await response.json()) as Told;
   }
 
-  /** Waits until everything that was recorded for the tag has settled. */
-  async settled(tag: string, enough: (told: Told) => boolean = () => true): Promise<Told["effects"]> {
-    const told = await vi.waitUntil(
-      async () => {
-        const now = await this.tell(tag).catch(() => undefined);
-        return now && now.unfinished === 0 && enough(now) ? now : false;
-      },
-      { timeout: 45_000, interval: 100 },
-    );
+  /** Every mail that went out and holds this text. */
+  async mails(text: string): Promise<string[]> {
+    const folder = join(this.folder, ".onceward/mail");
+    const files = (await readdir(folder).catch(() => [])).filter((file) => file.endsWith(".eml"));
+    const written = await Promise.all(files.map((file) => readFile(join(folder, file), "utf8")));
+    return [...written, ...this.smtp.texts]
+      .map((mail) => mail.replaceAll("=\r\n", ""))
+      .filter((mail) => mail.includes(text));
+  }
+
+  /** Waits until nothing is under way and there is enough of what is wanted. */
+  async settled(
+    tag: string,
+    enough: (effects: Told["effects"], recorded: number) => boolean | Promise<boolean> = () => true,
+  ): Promise<Told["effects"]> {
+    const told = await vi.waitUntil(async () => {
+      const now = await this.tell(tag).catch(() => undefined);
+      return now && now.unfinished === 0 && (await enough(now.effects, now.recorded)) ? now : false;
+    }, patience);
     return told.effects;
   }
+
+  /** Waits until the log of the process says so. */
+  async says(what: RegExp): Promise<void> {
+    await vi.waitUntil(() => what.test(this.output), patience);
+  }
 }
-
-let runs = 0;
-
-/** Ids of their own for each test. */
-export function freshTag(): string {
-  return `t${Date.now().toString(36)}${(runs++).toString(36)}`;
-}
-
-export const checkout = (tag: string, n = 0, twin = false): StormEvent =>
-  stormEvent("checkout.session.completed", tag, n, twin);

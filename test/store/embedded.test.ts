@@ -1,0 +1,7 @@
+import { storeSuite } from "./suite.ts";
+
+storeSuite({
+  name: "the embedded database",
+  restarts: false,
+  open: async () => ({ env: {}, remove: async () => undefined }),
+});
