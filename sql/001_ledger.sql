@@ -195,7 +195,7 @@ create index log_of_task on onceward.log (scope, key, logged_at);
 create index log_by_time on onceward.log (logged_at);
 
 -- Who changed something by hand, when and why: replays, cancels, prunes, answers to unknown outcomes, signals that
--- somebody sent. Apart from the log, which goes with its task; nothing of ours deletes from here.
+-- somebody sent. Apart from the log, which goes with its task; nothing deletes from here but a prune that was told to.
 create table onceward.audit (
   changed_at timestamptz not null,
   actor text not null,

@@ -4,8 +4,8 @@
 --   steps     results of steps, of tasks that are done or can never run again, since their payload is gone
 --   keys      tasks with all that hangs on them. From then on the ledger keeps, for each scope, until when keys are
 --             missing, and an unknown event from that time is parked: nobody knows whether it ran (see record)
---   log       what happened to tasks, but not what a person did, nor of tasks that still want something
---   audit     what people did
+--   log       what happened to tasks, but not to those that still want something
+--   audit     what people changed by hand
 --   moves     the history of machines, without the last move of each subject
 --   effects   effect keys: what was forgotten here can take effect a second time
 --
@@ -18,8 +18,9 @@
 --
 -- lane: only of this lane; except_lanes: not of these; states: only tasks in these. Left out, states are those that
 -- nobody waits for: payloads of done, ignored and cancelled tasks, keys of these and of dead ones.
--- Without a lane, keys that somebody chose are kept: an action's, and a job's that was enqueued with one, are
--- the same task for ever.
+-- chosen: also keys that somebody chose. An action's, and a job's that was enqueued with one, are the same task
+-- for ever unless this is said.
+-- dry: only count. actor: a person wants this; the call that begins a round says so in the audit.
 --
 --   {"pruned": n, "after": text or null} | {"outcome": "refused", "code": "value_invalid"}
 
@@ -59,16 +60,17 @@ create function onceward.is_passing(t onceward.task) returns boolean
   $fn$;
 
 -- Does the task that enqueued this one still have a run before it? Then it would enqueue this one again.
-create function onceward.is_wanted(cause text) returns boolean
+create function onceward.is_wanted(in_cause text) returns boolean
   language sql stable
   as $fn$
     select exists (select from onceward.task c
-      where c.scope = split_part(cause, ' ', 1) and c.key = substr(cause, strpos(cause, ' ') + 1) and c.state <> 'done')
+      where c.scope = split_part(in_cause, ' ', 1) and c.key = substr(in_cause, strpos(in_cause, ' ') + 1) and c.state <> 'done')
   $fn$;
 
 create function onceward.prune(
   what text, older_than text, lane text default null, states text[] default null, except_lanes text[] default null,
-  after text default null, max text default '1000', override text default 'false'
+  chosen text default 'false', after text default null, max text default '1000', override text default 'false',
+  dry text default 'false', actor text default null, reason text default null
 ) returns jsonb
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   set enable_hashjoin = off set enable_mergejoin = off
@@ -76,6 +78,7 @@ create function onceward.prune(
 declare
   horizon timestamptz := onceward.now() - older_than::interval;
   most integer := prune.max::integer;
+  wet boolean := not dry::boolean;
   -- A lane is a range of scopes; a missing one begins before the first and ends after the last.
   first_scope text collate "C" := coalesce(after::jsonb ->> 0, lane, '');
   end_scope text collate "C" := coalesce(lane || '0', U&'\+10FFFF');
@@ -90,6 +93,9 @@ begin
   then
     return '{"outcome": "refused", "code": "value_invalid"}';
   end if;
+  if actor is not null and after is null and wet then
+    perform onceward.account(actor, 'pruned ' || what, lane, null, reason, 'older than ' || older_than);
+  end if;
 
   if what = 'payloads' then
     with walk as materialized (
@@ -102,11 +108,11 @@ begin
         and onceward.in_lanes(t.scope, lane, except_lanes)
       for update of t skip locked
     ), told as (
-      delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key
+      delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key and wet
     ), gone as (
-      delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key returning x.key
+      delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
     into seen, n, last from walk w;
 
   elsif what = 'steps' then
@@ -125,10 +131,9 @@ begin
       for update of t skip locked
     ), gone as (
       delete from onceward.step x using old
-      where x.scope = old.scope and x.key = old.key and x.generation = old.generation and x.name = old.name
-      returning x.key
+      where x.scope = old.scope and x.key = old.key and x.generation = old.generation and x.name = old.name and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.scope, w.key, w.generation, w.name)
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key, w.generation, w.name)
       order by w.scope desc, w.key desc, w.generation desc, w.name desc))[1]
     into seen, n, last from walk w;
 
@@ -142,41 +147,57 @@ begin
       where t.finished_at < horizon
         and t.state = any (coalesce(states, '{done,ignored,cancelled,dead}'))
         and onceward.in_lanes(t.scope, lane, except_lanes)
-        and (lane is not null or onceward.is_passing(t))
+        and (chosen::boolean or onceward.is_passing(t))
         and (t.cause is null or not onceward.is_wanted(t.cause))
       for update of t skip locked
-    ), a as (delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key),
-    b as (delete from onceward.result x using old where x.scope = old.scope and x.key = old.key),
-    c as (delete from onceward.step x using old where x.scope = old.scope and x.key = old.key),
-    d as (delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key),
-    e as (delete from onceward.log x using old where x.scope = old.scope and x.key = old.key and x.actor is null),
+    ), a as (delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key and wet),
+    b as (delete from onceward.result x using old where x.scope = old.scope and x.key = old.key and wet),
+    c as (delete from onceward.step x using old where x.scope = old.scope and x.key = old.key and wet),
+    d as (delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key and wet),
+    e as (delete from onceward.log x using old where x.scope = old.scope and x.key = old.key and wet),
     -- In the same commit: who no longer sees a key sees that it may have been there.
     f as (
       insert into onceward.pruned as p (scope, until)
-      select old.scope, max(old.created_at) from old group by old.scope order by old.scope
+      select old.scope, max(old.created_at) from old where wet group by old.scope order by old.scope
       on conflict (scope) do update set until = greatest(p.until, excluded.until)
     ), gone as (
-      delete from onceward.task x using old where x.scope = old.scope and x.key = old.key returning x.key
+      delete from onceward.task x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
     into seen, n, last from walk w;
 
-  elsif what in ('log', 'audit') then
+  elsif what = 'log' then
     with walk as materialized (
-      select l.ctid as at, l.logged_at, l.scope, l.key, l.actor from onceward.log l
+      select l.ctid as at, l.logged_at, l.scope, l.key from onceward.log l
       where l.logged_at < horizon and (l.logged_at, l.ctid)
         > (coalesce((after::jsonb ->> 0)::timestamptz, '-infinity'), coalesce((after::jsonb ->> 1)::tid, '(0,0)'))
       order by l.logged_at, l.ctid limit most
+    ), old as materialized (
+      select l.ctid as at from walk w join onceward.log l on l.ctid = w.at
+      where l.logged_at = w.logged_at and onceward.in_lanes(w.scope, lane, except_lanes)
+        and not exists (select from onceward.task t where t.scope = w.scope and t.key = w.key
+          and t.state in ('waiting', 'running', 'dead', 'unknown'))
+      for update of l skip locked
     ), gone as (
-      delete from onceward.log x using (
-        select l.ctid as at from onceward.log l join walk w on l.ctid = w.at
-        where (w.actor is not null) = (what = 'audit') and onceward.in_lanes(w.scope, lane, except_lanes)
-          and (what = 'audit' or not exists (select from onceward.task t where t.scope = w.scope and t.key = w.key
-            and t.state in ('waiting', 'running', 'dead', 'unknown')))
-        for update of l skip locked
-      ) old where x.ctid = old.at returning x.key
+      delete from onceward.log x using old where x.ctid = old.at and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.logged_at, w.at::text) order by w.logged_at desc, w.at desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.logged_at, w.at::text) order by w.logged_at desc, w.at desc))[1]
+    into seen, n, last from walk w;
+
+  elsif what = 'audit' then
+    with walk as materialized (
+      select a.ctid as at, a.changed_at, a.scope from onceward.audit a
+      where a.changed_at < horizon and (a.changed_at, a.ctid)
+        > (coalesce((after::jsonb ->> 0)::timestamptz, '-infinity'), coalesce((after::jsonb ->> 1)::tid, '(0,0)'))
+      order by a.changed_at, a.ctid limit most
+    ), old as materialized (
+      select a.ctid as at from walk w join onceward.audit a on a.ctid = w.at
+      where a.changed_at = w.changed_at and onceward.in_lanes(coalesce(w.scope, ''), lane, except_lanes)
+      for update of a skip locked
+    ), gone as (
+      delete from onceward.audit x using old where x.ctid = old.at and wet
+    )
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.changed_at, w.at::text) order by w.changed_at desc, w.at desc))[1]
     into seen, n, last from walk w;
 
   elsif what = 'moves' then
@@ -184,14 +205,15 @@ begin
       select m.name, m.subject, m.version, m.moved_at from onceward.move m
       where (m.name, m.subject, m.version) > (coalesce(after::jsonb ->> 0, ''), first_key, coalesce((after::jsonb ->> 2)::integer, 0))
       order by m.name, m.subject, m.version limit most
-    ), gone as (
-      delete from onceward.move x using walk w
-      where x.name = w.name and x.subject = w.subject and x.version = w.version and w.moved_at < horizon
-        and onceward.in_lanes('machine/' || w.name, lane, except_lanes)
+    ), old as materialized (
+      select w.name, w.subject, w.version from walk w
+      where w.moved_at < horizon and onceward.in_lanes('machine/' || w.name, lane, except_lanes)
         and exists (select from onceward.move l where l.name = w.name and l.subject = w.subject and l.version > w.version)
-      returning x.name
+    ), gone as (
+      delete from onceward.move x using old
+      where x.name = old.name and x.subject = old.subject and x.version = old.version and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.name, w.subject, w.version)
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.name, w.subject, w.version)
       order by w.name desc, w.subject desc, w.version desc))[1]
     into seen, n, last from walk w;
 
@@ -200,12 +222,13 @@ begin
       select k.scope, k.key, k.taken_at from onceward.effect k
       where (k.scope, k.key) > (first_scope, first_key) and k.scope < end_scope
       order by k.scope, k.key limit most
+    ), old as materialized (
+      select w.scope, w.key from walk w
+      where w.taken_at < horizon and onceward.in_lanes(w.scope, lane, except_lanes)
     ), gone as (
-      delete from onceward.effect x using walk w
-      where x.scope = w.scope and x.key = w.key and w.taken_at < horizon and onceward.in_lanes(w.scope, lane, except_lanes)
-      returning x.key
+      delete from onceward.effect x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from gone), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
     into seen, n, last from walk w;
   end if;
   return jsonb_build_object('pruned', n, 'after', case when seen = most then last::text end);

@@ -1,9 +1,15 @@
 import type { Database } from "./database/database.ts";
 import type { Once } from "./once.ts";
+import type { Retention } from "./recover/retention.ts";
 
 /** What `onceward.config.ts` exports by default, for the command line. */
 export interface Config<Tx = never> {
   readonly once: Once<Tx>;
+  /**
+   * How long things are kept. `onceward serve` forgets the rest at the times of `cron`, once across all processes;
+   * default "17 3 * * *" (UTC). Without this nothing is forgotten by itself.
+   */
+  readonly retention?: (Retention & { readonly cron?: string | undefined }) | undefined;
   /** Runs before the server starts, once the ledger is there: make or migrate your own tables here. */
   setup?(database: Database<Tx>): Promise<void>;
   /**

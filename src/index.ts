@@ -16,3 +16,5 @@ export { fetchOnce, idempotencyKey, keysLast } from "./step/outside.ts";
 export { mailOnce, type Mailer, type MailOptions, type Sent } from "./mail/mail.ts";
 export { NotDone } from "./step/outcome.ts";
 export type { Signalled, SignalOptions } from "./step/signal.ts";
+export type { LaneRetention, Retention } from "./recover/retention.ts";
+export type { Pruned, PruneRequest } from "./recover/prune.ts";

@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { ownVersion } from "./config.ts";
+import { pruneCommand } from "./prune.ts";
 import { migrateCommand, sqlCommand } from "./schema.ts";
 import { serve } from "./serve.ts";
 import { statusCommand } from "./status.ts";
@@ -58,6 +59,7 @@ export function makeProgram(): Command {
 
   // Whoever is on call: see docs/recovery.md.
   program.addCommand(statusCommand());
+  program.addCommand(pruneCommand());
 
   return program;
 }

@@ -4,6 +4,7 @@ import { Log } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import { createWebServer, listen } from "./server.ts";
 import { developmentSecret, serveSettings } from "./settings.ts";
+import { scheduleUpkeep } from "./upkeep.ts";
 
 /** How long open requests may take once the server stops. */
 const drainMs = 10_000;
@@ -21,6 +22,7 @@ export async function serve(
   const metrics = new Metrics();
   once.observe(log);
   once.observe(metrics);
+  scheduleUpkeep(config);
   try {
     await once.engine.ready();
     await config.setup?.(once.database);

@@ -63,7 +63,7 @@ export class Inline {
         return await this.#run(recorded.task ?? freshlyClaimed(task, recorded.attempt), onClaimed);
       }
       if (recorded.outcome === "conflict") return { outcome: "conflict" };
-      const known = recorded.outcome === "duplicate" ? outcomeOfState(recorded.state) : undefined;
+      const known = recorded.state && outcomeOfState(recorded.state);
       if (known) return { outcome: known };
     } finally {
       if (!left) this.#room.leave();

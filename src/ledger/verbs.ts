@@ -356,7 +356,8 @@ export class Verbs {
 
   /** Forgets what is old, at most `max` rows in one call; `after` says where the next call goes on, null that all was seen. */
   async prune(options: PruneOptions): Promise<{ pruned: number; after: string | null }> {
-    const { what, olderThanMs, lane, states, exceptLanes, after, max = 1000, override = false } = options;
+    const { what, olderThanMs, lane, states, exceptLanes, after, max = 1000, actor, reason } = options;
+    const { chosen = false, override = false, dryRun = false } = options;
     checkInteger("max", max, 1);
     checkLanes([...(lane === undefined ? [] : [lane]), ...(exceptLanes ?? [])]);
     const answer = await this.call<{ pruned: number; after: string | null } | { code: ErrorCode }>("prune", [
@@ -365,9 +366,13 @@ export class Verbs {
       lane,
       states,
       exceptLanes,
+      String(chosen),
       after,
       String(max),
       String(override),
+      String(dryRun),
+      actor,
+      reason,
     ]);
     if ("code" in answer) {
       throw new OncewardError(
@@ -481,8 +486,15 @@ export interface PruneOptions {
   readonly states?: readonly TaskState[] | undefined;
   /** Lanes that have a rule of their own. */
   readonly exceptLanes?: readonly string[] | undefined;
+  /** Also keys that somebody chose: an action's, and a job's that was enqueued with one. */
+  readonly chosen?: boolean | undefined;
   readonly after?: string | null | undefined;
   readonly max?: number | undefined;
+  /** Only count. */
+  readonly dryRun?: boolean | undefined;
+  /** Who wants this and why, for the audit; only with a round's first call. */
+  readonly actor?: string | undefined;
+  readonly reason?: string | undefined;
   /** Allows to forget keys that a sender may still repeat. */
   readonly override?: boolean | undefined;
 }
