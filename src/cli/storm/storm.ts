@@ -33,7 +33,7 @@ export async function storm(options: StormOptions): Promise<void> {
   const concurrency = count("concurrency", options.concurrency);
   const moments = randomMoments(count("kills", options.kills), deliveries.length);
   const victim = options.kill ? await Victim.start(options.kill === true ? "." : options.kill) : undefined;
-  const base = victim?.base ?? options.url.replace(/\/$/, "");
+  const base = victim?.base ?? (await reachable(options.url));
   const send = sender(() => `${base}/webhooks/stripe`, sign, concurrency);
   const progress = new Progress(deliveries.length);
   const answers = new Map<number, number>();
@@ -74,19 +74,26 @@ export async function storm(options: StormOptions): Promise<void> {
 /** `onceward trigger <type>`: one event, once. */
 export async function trigger(type: string, options: { url: string }): Promise<void> {
   const event = stormEvent(type, `trigger${randomBytes(4).toString("hex")}`, 1);
-  const send = sender(
-    () => `${options.url.replace(/\/$/, "")}/webhooks/stripe`,
-    await stripeSigner(secret()),
-    1,
-  );
+  const base = await reachable(options.url);
+  const send = sender(() => `${base}/webhooks/stripe`, await stripeSigner(secret()), 1);
   const status = await send(event);
   send.close();
-  if (status === 0)
-    throw new Failure(
-      `Nobody answers at ${options.url}. Start a server first: \`npm start\`, or \`onceward serve\`.`,
-    );
+  if (status === 0) throw new Failure(`The server at ${base} did not answer: look at its log.`);
   console.log(`${event.type} ${event.id} about ${event.objectId}: ${status}`);
   if (status >= 300) process.exitCode = 1;
+}
+
+/** The address without a slash at its end, of a server that answers. */
+async function reachable(url: string): Promise<string> {
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+    throw new Failure(`--url is an address such as http://127.0.0.1:4400, not "${url}".`);
+  const base = url.replace(/\/$/, "");
+  await fetch(`${base}/healthz`).catch(() => {
+    throw new Failure(
+      `Nobody answers at ${base}. Start a server first: \`npm start\`, or \`onceward serve\`.`,
+    );
+  });
+  return base;
 }
 
 function makeEvents({ type, events, twin }: StormOptions, tag: string): StormEvent[] {
