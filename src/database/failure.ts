@@ -42,6 +42,9 @@ const AWAY = new Set([
   "TooManyConnections",
 ]);
 
+/** SQLSTATE of a server that is there and takes no writes: no disk, no memory, or read-only since it is a standby. */
+const WITHOUT_WRITES = /^(53[0124]00|58030|25006)$/;
+
 /** The words of drivers that give no code. */
 const AWAY_WORDS =
   /^(Connection terminated|Client has encountered a connection error|Client was closed|Cannot use a pool after calling end|PGlite is clos)/;
@@ -66,11 +69,15 @@ function meaningOf(error: unknown, isAway: (code: string) => boolean): unknown {
   const { codes, messages } = signsOf(error);
   const says = (words: RegExp): boolean => messages.some((message) => words.test(message));
   if (codes.includes("P2024") || says(EXHAUSTED_WORDS)) return exhausted(error);
-  const away = codes.find((code) => AWAY.has(code) || /^08...$/.test(code) || isAway(code));
+  const away = codes.find(
+    (code) => AWAY.has(code) || WITHOUT_WRITES.test(code) || /^08...$/.test(code) || isAway(code),
+  );
   if (away !== undefined || says(AWAY_WORDS)) {
-    return new OncewardError("database_unavailable", `The database does not answer (${away ?? "cut off"}).`, {
-      cause: error,
-    });
+    const message =
+      away !== undefined && WITHOUT_WRITES.test(away)
+        ? `The database takes no writes now (${away}): its disk is full, it lacks memory, or it is a standby.`
+        : `The database does not answer (${away ?? "cut off"}).`;
+    return new OncewardError("database_unavailable", message, { cause: error });
   }
   return codes.includes("25P02") ? aborted(error) : error;
 }

@@ -20,6 +20,8 @@ describe("an error of a driver", () => {
     ["a server that starts up", coded("57P03"), "database_unavailable"],
     ["any connection exception", coded("08006"), "database_unavailable"],
     ["too many connections", coded("53300"), "database_unavailable"],
+    ["a full disk", coded("53100"), "database_unavailable"],
+    ["a standby that takes no writes", coded("25006"), "database_unavailable"],
     ["pg's cut connection", new Error("Connection terminated unexpectedly"), "database_unavailable"],
     [
       "pg's pool that was ended",
