@@ -5,7 +5,7 @@ import type { TestContext } from "vitest";
 import { skipUnless, Unavailable } from "./postgres.ts";
 import { keep } from "./postgres-keeper.ts";
 import { freePort } from "./postgres-port.ts";
-import { ended, startProcess } from "./postgres-process.ts";
+import { ended, hasEnded, startProcess } from "./postgres-process.ts";
 import { serverFolder } from "./postgres-user.ts";
 
 export interface PgBouncerOptions {
@@ -20,6 +20,10 @@ export interface PgBouncerOptions {
 export interface PgBouncer {
   /** The upstream's database, through the pooler. */
   readonly url: string;
+  /** SIGKILL: every connection through it is cut. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port, after `kill`. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -52,21 +56,30 @@ max_client_conn = 300
 ignore_startup_parameters = extra_float_digits
 `,
   );
-  try {
-    const child = await startProcess({
+  const launch = () =>
+    startProcess({
       file,
       args: [config],
       cwd: folder,
       ready: /process up/,
       onSpawn: keeper.watch,
     });
+  try {
+    let child = await launch();
     const url = new URL(upstream);
     url.port = String(port);
+    const kill = async (): Promise<void> => {
+      if (!hasEnded(child)) child.kill("SIGKILL"); // It has nothing to keep; politer signals mean other things in other versions.
+      await ended(child);
+    };
     return {
       url: url.href,
+      kill,
+      async restart() {
+        child = await launch();
+      },
       async stop() {
-        child.kill("SIGKILL"); // It has nothing to keep; politer signals mean other things in other versions.
-        await ended(child);
+        await kill();
         await keeper.end();
       },
     };

@@ -1,11 +1,12 @@
 /** Real Postgres servers for tests: on a free port of the loopback, with a folder of their own. */
 import { type ChildProcess, execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { appendFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
-import { binaries } from "./postgres-binaries.ts";
+import { binaries, Unavailable } from "./postgres-binaries.ts";
 import { keep } from "./postgres-keeper.ts";
 import { freePort } from "./postgres-port.ts";
 import { ended, hasEnded, killFamily, startProcess } from "./postgres-process.ts";
@@ -16,6 +17,12 @@ export interface PostgresOptions {
   readonly version?: "oldest" | "newest" | number;
   /** Server settings over the tests' own, say `{ fsync: "on" }`. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Where its folder is made. Default: the system's temporary folder. */
+  readonly within?: string;
+  /** Size of a WAL file in MB. Default: Postgres' own 16. */
+  readonly walFileMb?: number;
+  /** Starts as a standby of this server, from a copy of its data, and follows it until it is promoted. */
+  readonly standbyOf?: PostgresServer;
 }
 
 export interface PostgresServer {
@@ -28,12 +35,16 @@ export interface PostgresServer {
   readonly dataDir: string;
   /** The postmaster's process id; another one after a restart. */
   readonly pid: number;
+  /** False once its process has ended, for whatever reason. */
+  readonly alive: boolean;
   /** Makes an empty database and returns its URL. */
   createDatabase(): Promise<string>;
   /** SIGKILL for the postmaster and every backend, as when the machine fails. */
   kill(): Promise<void>;
   /** Starts it again on the same port and data: after `kill` with crash recovery, else after a clean shutdown. */
   restart(): Promise<void>;
+  /** Makes a standby the primary; resolves when it takes writes. */
+  promote(): Promise<void>;
   /** Ends it and removes its data. */
   stop(): Promise<void>;
 }
@@ -53,7 +64,7 @@ const START_TRIES = 10;
 
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const { version, bin } = binaries(options.version ?? "newest");
-  const folder = serverFolder("onceward-postgres-");
+  const folder = serverFolder("onceward-postgres-", options.within);
   const dataDir = join(folder, "data");
   const keeper = keep(folder);
   const settings = { ...testSettings, ...options.settings };
@@ -69,7 +80,9 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   let port = 0;
   let postmaster: ChildProcess;
   try {
-    await initialise({ bin, folder, dataDir });
+    await (options.standbyOf
+      ? copyData({ bin, folder, dataDir, primary: options.standbyOf })
+      : initialise({ bin, folder, dataDir, walFileMb: options.walFileMb }));
     postmaster = await retry(async () => launch((port = await freePort())), /Address already in use/);
   } catch (error) {
     await keeper.end();
@@ -86,7 +99,11 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     get pid() {
       return postmaster.pid!;
     },
+    get alive() {
+      return !hasEnded(postmaster);
+    },
     createDatabase: () => createDatabase(url),
+    promote: () => asAdmin(url, (client) => client.query("select pg_promote(true, 60)")),
     kill: () => killFamily(postmaster),
     async restart() {
       if (!hasEnded(postmaster)) {
@@ -144,15 +161,18 @@ async function asAdmin(adminUrl: string, work: (client: pg.Client) => Promise<un
   }
 }
 
+interface NewData {
+  readonly bin: string;
+  readonly folder: string;
+  readonly dataDir: string;
+}
+
 async function initialise({
   bin,
   folder,
   dataDir,
-}: {
-  bin: string;
-  folder: string;
-  dataDir: string;
-}): Promise<void> {
+  walFileMb,
+}: NewData & { walFileMb: number | undefined }): Promise<void> {
   const args = [
     "-D",
     dataDir,
@@ -162,10 +182,31 @@ async function initialise({
     "--encoding=UTF8",
     "--locale=C",
     "--no-sync",
+    ...(walFileMb === undefined ? [] : [`--wal-segsize=${walFileMb}`]),
   ];
-  // Rejects with what initdb said.
-  await promisify(execFile)(join(bin, "initdb"), args, {
-    cwd: folder,
+  await run(join(bin, "initdb"), args, folder);
+}
+
+/** A copy of a running server's data that follows it; it waits for nobody once it is promoted. */
+async function copyData({
+  bin,
+  folder,
+  dataDir,
+  primary,
+}: NewData & { primary: PostgresServer }): Promise<void> {
+  const program = join(bin, "pg_basebackup");
+  if (!existsSync(program))
+    throw new Unavailable("no pg_basebackup beside this Postgres: install postgresql-15");
+  const args = ["-D", dataDir, "-d", primary.url, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"];
+  await run(program, args, folder);
+  // The last word of a setting counts. The primary's own, who may wait for standbys, came with the copy.
+  appendFileSync(join(dataDir, "postgresql.auto.conf"), "synchronous_standby_names = ''\n");
+}
+
+/** Rejects with what the program said. */
+async function run(program: string, args: readonly string[], cwd: string): Promise<void> {
+  await promisify(execFile)(program, [...args], {
+    cwd,
     env: { PATH: process.env.PATH, LC_ALL: "C" },
     ...serverUser(),
   });

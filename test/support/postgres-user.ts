@@ -23,9 +23,9 @@ export function serverUser(): ServerUser | undefined {
   throw new Error("as root, the tests need an OS user `postgres` or `nobody` to run Postgres as");
 }
 
-/** A new folder in the system's temporary folder that belongs to that user. */
-export function serverFolder(prefix: string): string {
-  const folder = mkdtempSync(join(tmpdir(), prefix));
+/** A new folder, in the system's temporary folder unless told, that belongs to that user. */
+export function serverFolder(prefix: string, within = tmpdir()): string {
+  const folder = mkdtempSync(join(within, prefix));
   chmodSync(folder, 0o700);
   const user = serverUser();
   if (user) chownSync(folder, user.uid, user.gid);
