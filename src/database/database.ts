@@ -15,6 +15,14 @@ export interface Queryable {
   encodeTextArray?(values: readonly (string | Uint8Array | null)[]): Param;
 }
 
+/** What an adapter heeds where its library lets it: today that of `pg`. */
+export interface TransactionOptions {
+  /** Aborted, the connection is given up: a run that has ended must not hold it, nor its locks. */
+  readonly signal?: AbortSignal | undefined;
+  /** Statements may take as long as they take, as those of a migration. */
+  readonly patient?: boolean | undefined;
+}
+
 export interface Database<Tx = unknown> extends Queryable {
   /** What it is, for messages: `pg`, `postgres.js`, `pglite`, `embedded`, `drizzle`, … */
   readonly name: string;
@@ -30,7 +38,7 @@ export interface Database<Tx = unknown> extends Queryable {
    * the caller's own kind of transaction; `ledger` is the same transaction as a Queryable.
    * Rejects when COMMIT was answered by ROLLBACK (a swallowed error had aborted it).
    */
-  transaction<T>(work: (tx: Tx, ledger: Queryable) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Tx, ledger: Queryable) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /** Calls back on each NOTIFY of a channel where a direct connection can listen; undefined where it cannot. */
   listen?(channel: string, onNotify: (payload: string) => void): Promise<() => Promise<void>>;
   /** Ends what this adapter opened itself; a pool that the caller brought stays open. */

@@ -9,6 +9,9 @@ type Listen = NonNullable<Database["listen"]>;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 10_000;
 
+/** Without the delay the first probe of an idle connection goes out after two hours, where it goes out at all. */
+export const keepAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 } as const;
+
 interface Connection {
   query(text: string): Promise<unknown>;
   end(): Promise<void>;
@@ -25,7 +28,7 @@ export function pgListener(url: string | undefined): { listen: Listen; close(): 
     const { Client } = await loadPg();
     const client = new Client({
       connectionString: url,
-      keepAlive: true,
+      ...keepAlive,
       connectionTimeoutMillis: 5_000,
       application_name: "onceward listen",
     });

@@ -5,8 +5,9 @@ import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database } from "./database.ts";
 import { loadPg } from "./driver.ts";
 import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
-import { pgListener } from "./pg-listener.ts";
-import { asQueryable } from "./queryable.ts";
+import { keepAlive, pgListener } from "./pg-listener.ts";
+import { PgSession, Suspicion } from "./pg-session.ts";
+import { asQueryable, queryable } from "./queryable.ts";
 
 /** A client of `pg`, as far as we use it. Inside a handler it is the transaction: `tx.query(text, values)`. */
 export interface PgClient {
@@ -41,18 +42,35 @@ export interface PgOptions {
   /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
   readonly connectionTimeoutMs?: number;
   /**
+   * How long to wait for the answer to a statement of ours before its connection is given up
+   * (`database_unavailable`), in ms; 0: for ever, or until TCP gives up, which takes a quarter of an hour. What
+   * you send through `tx` has no limit of its own: it ends with the attempt. Default 30000.
+   */
+  readonly answerTimeoutMs?: number;
+  /**
    * URL of a direct connection for LISTEN; not one through a pooler in transaction mode, where LISTEN is
    * silent. Default: the URL of the database. With a pool of your own: none, and the ledger polls.
    */
   readonly listen?: string;
 }
 
+/**
+ * Senders of webhooks have had their 503 long before. Long enough for every statement of the ledger on a busy
+ * server, and half a lease: what hung is renewed, claimed and recorded on a new connection before others take over.
+ */
+const ANSWER_TIMEOUT_MS = 30_000;
+
 /** A database through `pg`, from a connection URL or from your own `pg.Pool`, which stays yours to end. */
 export function pgDatabase(url: string, options?: PgOptions): Database<PgClient>;
 export function pgDatabase<Client>(pool: PgPool<Client>, options?: PgOptions): Database<Client>;
 export function pgDatabase(
   source: string | PgPool<PgClient>,
-  { max = 10, connectionTimeoutMs = CONNECTION_TIMEOUT_MS, listen }: PgOptions = {},
+  {
+    max = 10,
+    connectionTimeoutMs = CONNECTION_TIMEOUT_MS,
+    answerTimeoutMs = ANSWER_TIMEOUT_MS,
+    listen,
+  }: PgOptions = {},
 ): Database<PgClient> {
   const own = typeof source === "string" ? source : undefined;
   const listener = pgListener(listen ?? own);
@@ -66,9 +84,14 @@ export function pgDatabase(
   };
   if (own === undefined) survive(source as PgPool<PgClient>);
 
-  const checkout = async (): Promise<PooledClient> => {
+  const suspicion = new Suspicion();
+  const checkout = async (timeoutMs = answerTimeoutMs): Promise<PgSession<PooledClient>> => {
     try {
-      return await connectWithin(await pool(), connectionTimeoutMs);
+      for (;;) {
+        const client = await connectWithin(await pool(), connectionTimeoutMs);
+        if (!suspicion.isSuspect(client)) return new PgSession(client, suspicion, timeoutMs);
+        client.release(true);
+      }
     } catch (error) {
       throw asDatabaseError(error);
     }
@@ -80,41 +103,54 @@ export function pgDatabase(
     connections: own === undefined ? (source as PgPool<PgClient>).options?.max : max,
     encodeTextArray: textArrayBinary,
     async query(text, params) {
-      const client = await checkout();
+      const session = await checkout();
       let broken = false;
       try {
-        return await asQueryable(client).query(text, params);
+        return await session.answer(() => asQueryable(session.client).query(text, params));
       } catch (error) {
         broken = error instanceof OncewardError;
         throw error;
       } finally {
-        client.release(broken);
+        session.release(broken);
       }
     },
-    async transaction(work) {
-      const client = await checkout();
+    async transaction(work, { signal, patient = false } = {}) {
+      const session = await checkout(patient ? 0 : answerTimeoutMs);
+      const { client } = session;
+      const onAbort = (): void => session.giveUp(signal?.reason);
       // Until we know better: a session with a transaction still open must not go back into the pool.
       let broken = true;
       try {
-        const ledger = asQueryable(client);
+        signal?.throwIfAborted();
+        signal?.addEventListener("abort", onAbort);
+        const within = asQueryable(client);
+        const ledger = queryable(
+          (text, params) => session.answer(() => within.query(text, params)),
+          within.encodeTextArray !== undefined,
+        );
         await ledger.query("begin isolation level read committed");
         const result = await work(client, ledger).catch(async (error: unknown) => {
-          broken = await client.query("rollback").then(
-            () => false,
-            () => true,
-          );
+          broken = await session
+            .answer(() => client.query("rollback"))
+            .then(
+              () => false,
+              () => true,
+            );
           if (sqlStateOf(error) === "25P02") throw aborted(error);
           // What the work threw is the caller's, unless it tells of the database, or the connection is gone too.
           throw broken ? asDatabaseError(error) : asDatabaseErrorOfWork(error);
         });
-        const { command } = await client.query("commit").catch((error: unknown) => {
-          throw asDatabaseError(error);
-        });
+        const { command } = await session
+          .answer(() => client.query("commit"))
+          .catch((error: unknown) => {
+            throw asDatabaseError(error);
+          });
         broken = false;
         if (command !== "COMMIT") throw aborted();
         return result;
       } finally {
-        client.release(broken);
+        signal?.removeEventListener("abort", onAbort);
+        session.release(broken);
       }
     },
     ...(listener && { listen: listener.listen }),
@@ -131,7 +167,7 @@ async function openPool(connectionString: string, max: number, timeoutMs: number
     connectionString,
     max,
     connectionTimeoutMillis: timeoutMs,
-    keepAlive: true,
+    ...keepAlive,
     application_name: "onceward",
   });
   survive(pool);

@@ -186,7 +186,7 @@ export class EventRunner<Tx> {
     await this.#room?.enterWithin();
     try {
       run.signal.throwIfAborted();
-      return await this.#engine.database.transaction(work);
+      return await this.#engine.database.transaction(work, { signal: run.signal });
     } finally {
       this.#room?.leave();
     }

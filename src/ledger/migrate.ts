@@ -39,8 +39,9 @@ async function inReadCommitted(
   database: Queryable,
   work: (queryable: Queryable) => Promise<unknown>,
 ): Promise<void> {
-  if ("transaction" in database) await (database as Database).transaction((_, queryable) => work(queryable));
-  else await work(database);
+  if (!("transaction" in database)) await work(database);
+  // It waits for whoever migrates just now, and may have large tables to change.
+  else await (database as Database).transaction((_, queryable) => work(queryable), { patient: true });
 }
 
 /** Refuses to work on a schema that is missing, older than this code, or changed by newer code in a way it cannot know. */

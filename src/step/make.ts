@@ -66,17 +66,20 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
       if (kept) return kept.value;
       let text: string | undefined;
       try {
-        text = await engine.database.transaction(async (tx, ledger) => {
-          const value = encoded(name, await fn(tx, toolsOf(name, known)));
-          const { scope, key, attempt: number } = task;
-          // The last statement: it holds the claim against takers until the commit.
-          const verbs = engine.ledger.within(ledger);
-          const [saved] = await verbs.saveSteps([
-            { scope, key, attempt: number, name, state: "done", value },
-          ]);
-          if (saved !== "saved") throw attempt.lost();
-          return value;
-        });
+        text = await engine.database.transaction(
+          async (tx, ledger) => {
+            const value = encoded(name, await fn(tx, toolsOf(name, known)));
+            const { scope, key, attempt: number } = task;
+            // The last statement: it holds the claim against takers until the commit.
+            const verbs = engine.ledger.within(ledger);
+            const [saved] = await verbs.saveSteps([
+              { scope, key, attempt: number, name, state: "done", value },
+            ]);
+            if (saved !== "saved") throw attempt.lost();
+            return value;
+          },
+          { signal: run.signal },
+        );
       } catch (error) {
         throw await failed(attempt, name, policyOf({}), error);
       }

@@ -1,0 +1,76 @@
+/** Connections over which nothing comes any more, and nobody is told: something on the way has forgotten them. */
+import { afterEach, expect, it } from "vitest";
+import type { Database } from "../../src/database/database.ts";
+import { pgDatabase, type PgClient, type PgOptions } from "../../src/database/pg.ts";
+import { Proxy } from "../faults/proxy.ts";
+import { Random } from "../faults/random.ts";
+import { describeWith } from "../support/postgres.ts";
+
+/** Long for a statement that is answered, on any machine; one that hangs makes a test wait for so long. */
+const answerTimeoutMs = 4_000;
+
+describeWith("oldest", "a connection that hangs", (fresh) => {
+  const opened: (() => Promise<void>)[] = [];
+  afterEach(async () => {
+    for (const close of opened.splice(0).toReversed()) await close();
+  });
+
+  async function open(options: PgOptions): Promise<{ proxy: Proxy; database: Database<PgClient> }> {
+    const proxy = await Proxy.start(Number(new URL(fresh().url).port), new Random(1));
+    opened.push(() => proxy.close());
+    const database = pgDatabase(proxy.through(fresh().url), options);
+    opened.push(() => database.close());
+    return { proxy, database };
+  }
+
+  it("is given up when a statement has no answer in time, and so are all that hang with it", async () => {
+    const { proxy, database } = await open({ max: 4, answerTimeoutMs });
+    const used = Array.from({ length: 4 }, () => database.query("select 1 from pg_sleep(0.2)"));
+    await Promise.all(used);
+    proxy.hang();
+    await expect(database.query("select 1")).rejects.toMatchObject({
+      code: "database_unavailable",
+      status: 503,
+      message: expect.stringContaining("did not answer"),
+    });
+    // The other three are not tried one after another.
+    await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
+    await expect(database.transaction(async () => "new")).resolves.toBe("new");
+  });
+
+  it("at the commit means that nobody knows, and is no success", async () => {
+    const { proxy, database } = await open({ max: 1, answerTimeoutMs });
+    const running = database.transaction(async (tx) => {
+      await tx.query("select 1");
+      proxy.hang();
+      return "done";
+    });
+    await expect(running).rejects.toMatchObject({ code: "database_unavailable" });
+    await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
+  });
+
+  it("is given back when the run that holds it was given up", async () => {
+    const { proxy, database } = await open({ max: 1, answerTimeoutMs: 0 });
+    const controller = new AbortController();
+    const running = database.transaction(
+      async (tx) => {
+        proxy.hang();
+        setImmediate(() => controller.abort(new Error("the lease could not be renewed")));
+        await tx.query("select 1");
+      },
+      { signal: controller.signal },
+    );
+    await expect(running).rejects.toMatchObject({ code: "database_unavailable" });
+    await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
+  });
+
+  it("is no statement of yours that takes long, and no migration", async () => {
+    const { database } = await open({ max: 2, answerTimeoutMs });
+    const late = `select 'late' as it from pg_sleep(${(answerTimeoutMs + 500) / 1_000})`;
+    const [yours, patient] = await Promise.all([
+      database.transaction((tx) => tx.query(late)),
+      database.transaction((_, ledger) => ledger.query(late), { patient: true }),
+    ]);
+    expect([yours.rows, patient.rows]).toEqual([[{ it: "late" }], [{ it: "late" }]]);
+  });
+});
