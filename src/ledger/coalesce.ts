@@ -2,7 +2,22 @@ import { OncewardError } from "../errors.ts";
 
 export interface CoalesceOptions {
   /** The most items of one flush; it bounds the time one statement takes. */
-  readonly max?: number;
+  readonly max?: number | undefined;
+  /** At most so many flushes at once; one where a single session serves everybody. */
+  readonly flushes?: number | undefined;
+}
+
+/**
+ * While a flush is under way, another one is worth its statement and its commit when so many wait. With one flush
+ * at a time this process and the database take turns; with one for each call nothing is shared. Measured with 64
+ * callers: 10 to 20 % more a second than one at a time.
+ */
+const worthAnother = 16;
+
+interface Call<Item, Answer> {
+  readonly item: Item;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /**
@@ -16,36 +31,52 @@ export function coalesce<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   options: CoalesceOptions = {},
 ): (item: Item) => Promise<Answer> {
-  const max = options.max ?? 100;
-  let waiting: { item: Item; resolve: (answer: Answer) => void; reject: (error: unknown) => void }[] = [];
-  let flushing = false;
+  const { max = 100, flushes = 1 } = options;
+  let waiting: Call<Item, Answer>[] = [];
+  let underWay = 0;
+  let planned = false;
 
-  async function drain(): Promise<void> {
-    while (waiting.length > 0) {
+  const isTime = (): boolean =>
+    waiting.length > 0 && (underWay === 0 || (underWay < flushes && waiting.length >= worthAnother));
+
+  function send(): void {
+    while (isTime()) {
       const batch = waiting.slice(0, max);
       waiting = waiting.slice(max);
-      try {
-        const answers = await flush(batch.map((call) => call.item));
-        batch.forEach((call, i) => call.resolve(answers[i] as Answer));
-      } catch (error) {
-        // An error of ours is about the database as a whole: it is away, or not migrated. Anything else may
-        // be the fault of one row, which must not fail the others: each for itself.
-        if (batch.length === 1 || error instanceof OncewardError)
-          for (const call of batch) call.reject(error);
-        else
-          for (const call of batch)
-            await flush([call.item]).then((a) => call.resolve(a[0] as Answer), call.reject);
-      }
+      underWay++;
+      void settle(flush, batch).then(() => {
+        underWay--;
+        send();
+      });
     }
-    flushing = false;
   }
 
   return (item) =>
     new Promise((resolve, reject) => {
       waiting.push({ item, resolve, reject });
-      if (flushing) return;
-      flushing = true;
-      // After the microtasks of this turn, so that callers who start together share the first flush.
-      setImmediate(() => void drain());
+      if (planned || !isTime()) return;
+      planned = true;
+      // After the microtasks of this turn, so that callers who start together share a flush.
+      setImmediate(() => {
+        planned = false;
+        send();
+      });
     });
+}
+
+async function settle<Item, Answer>(
+  flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
+  batch: readonly Call<Item, Answer>[],
+): Promise<void> {
+  try {
+    const answers = await flush(batch.map((call) => call.item));
+    batch.forEach((call, i) => call.resolve(answers[i] as Answer));
+  } catch (error) {
+    // An error of ours is about the database as a whole: it is away, or not migrated. Anything else may
+    // be the fault of one row, which must not fail the others: each for itself.
+    if (batch.length === 1 || error instanceof OncewardError) for (const call of batch) call.reject(error);
+    else
+      for (const call of batch)
+        await flush([call.item]).then((a) => call.resolve(a[0] as Answer), call.reject);
+  }
 }

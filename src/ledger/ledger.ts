@@ -16,6 +16,9 @@ export interface LedgerOptions {
 /** A crash is noticed when the lease ends; with a poll every few seconds work is running again within 65 s. */
 export const defaultLeaseMs = 60_000;
 
+/** Of each kind. More take connections from those who run handlers, and gain nothing. */
+const flushesAtOnce = 3;
+
 /**
  * The ledger of one process. What many callers do at once (record, complete, fail, renew, save a
  * step) shares statements; everything else is a verb, here or inside somebody's transaction.
@@ -46,30 +49,17 @@ export class Ledger {
     const verbs = new Verbs(database, this.schema);
     this.verbs = verbs;
     const claim = { leaseMs: this.leaseMs, worker: this.worker };
-    this.record = checked(
-      checkTask,
-      coalesce((tasks) => verbs.record(tasks)),
-    );
-    this.recordAndClaim = checked(
-      checkTask,
-      coalesce((tasks) => verbs.record(tasks, claim)),
-    );
-    this.complete = checked(
-      checkClaim,
-      coalesce((claims) => verbs.complete(claims)),
-    );
-    this.fail = checked(
-      checkFailure,
-      coalesce((claims) => verbs.fail(claims)),
-    );
-    this.renew = checked(
-      checkClaim,
-      coalesce((claims) => verbs.renew(claims, this.leaseMs)),
-    );
-    this.saveStep = checked(
-      checkStep,
-      coalesce((steps) => verbs.saveSteps(steps)),
-    );
+    const coalescing = { flushes: database.single ? 1 : flushesAtOnce };
+    const shared = <Item, Answer>(
+      check: (item: Item) => void,
+      flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
+    ): ((item: Item) => Promise<Answer>) => checked(check, coalesce(flush, coalescing));
+    this.record = shared(checkTask, (tasks) => verbs.record(tasks));
+    this.recordAndClaim = shared(checkTask, (tasks) => verbs.record(tasks, claim));
+    this.complete = shared(checkClaim, (claims) => verbs.complete(claims));
+    this.fail = shared(checkFailure, (claims) => verbs.fail(claims));
+    this.renew = shared(checkClaim, (claims) => verbs.renew(claims, this.leaseMs));
+    this.saveStep = shared(checkStep, (steps) => verbs.saveSteps(steps));
   }
 
   /** The verbs inside an open transaction: they commit with it. */

@@ -66,6 +66,30 @@ describe("concurrent calls", () => {
     expect(batches).toEqual([["a"], ["b", "c", "d"]]);
   });
 
+  it("do not wait for a flush where enough of them wait and another one is allowed", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush, { flushes: 2 });
+    const many = (name: string, count: number): string[] => Array.from({ length: count }, () => name);
+    const calls = ["a", ...many("b", 15)].map(call);
+    await begun(1);
+    expect(batches).toHaveLength(1);
+    calls.push(...many("c", 15).map(call));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(batches).toHaveLength(1); // Too few to be worth a statement of their own.
+    calls.push(call("c"));
+    await begun(2);
+    calls.push(...many("d", 40).map(call));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(batches).toHaveLength(2); // No more than two at once.
+    end();
+    await begun(3);
+    end();
+    end();
+    const answers = await Promise.all(calls);
+    expect(batches.map((batch) => batch.length)).toEqual([16, 16, 40]);
+    expect(answers.join("")).toBe(`A${"B".repeat(15)}${"C".repeat(16)}${"D".repeat(40)}`);
+  });
+
   it("go out alone when they come alone", async () => {
     const batches: (readonly string[])[] = [];
     const call = coalesce(async (items: readonly string[]) => {
