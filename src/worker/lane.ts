@@ -32,6 +32,8 @@ export interface Run {
   readonly ledger: Ledger;
   /** Aborts when the claim is lost, the deadline has passed, or the process stops. */
   readonly signal: AbortSignal;
+  /** The same as the signal's, without making one. */
+  throwIfAborted(): void;
   /**
    * Makes sure that the claim is still ours; throws `claim_lost` where it is not. Costs nothing unless the
    * process was paused or the database away for a good part of the lease. Ask before calling the world

@@ -8,6 +8,8 @@ const keptShare = 0.25;
 const horizonMs = 20;
 /** The most that is taken ahead; a lane that gets through more in the horizon gains nothing from it. */
 const maxAhead = 128;
+/** The most of one claim: the sooner it answers, the sooner the next one is sent. */
+const maxClaim = 128;
 /** Payloads that wait in memory, in characters of a lane. */
 const maxAheadLength = 8 * 1024 * 1024;
 /** The shortest run that is told from none, in ms; it bounds a division. */
@@ -163,7 +165,7 @@ export class Places {
       for (const seats of this.#all) seats.wantsMore = true;
       return undefined;
     }
-    const rooms = this.#all.map((seats) => this.#room(seats));
+    const rooms = this.#all.map((seats) => Math.min(this.#room(seats), maxClaim));
     // Each lane's room leaves what is kept for the others, so the largest fits any mixture of lanes.
     const max = Math.max(...rooms);
     const lanes: string[] = [];

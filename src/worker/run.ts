@@ -39,6 +39,9 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
     get signal() {
       return lease.signal;
     },
+    throwIfAborted: () => {
+      if (lease.aborted) throw lease.aborted.error;
+    },
     confirm: () => leases.confirm(lease),
   };
   try {

@@ -203,7 +203,7 @@ export class Worker {
         const { leaseMs, worker, verbs } = this.ledger;
         const asked = instant();
         const due = await verbs.claimDue(lanes, { max, leaseMs, worker, after, limits });
-        this.#places.answered(due.tasks.map((task) => this.#take(task, asked)));
+        this.#places.answered(this.#takeAll(due.tasks, asked));
         if (after === null) nextAt = Infinity;
         if (due.nextInMs !== null) nextAt = Math.min(nextAt, performance.now() + due.nextInMs);
         after = due.after;
@@ -252,8 +252,19 @@ export class Worker {
     }
   }
 
+  /** What came starts after the next claim has been sent: then the database works while we do. */
+  #takeAll(tasks: readonly ClaimedTask[], asked: Instant): (Lane | undefined)[] {
+    const starting: Place[] = [];
+    const lanes = tasks.map((task) => this.#take(task, asked, starting));
+    if (starting.length > 0)
+      setImmediate(() => {
+        for (const place of starting) this.#run(place);
+      });
+    return lanes;
+  }
+
   /** A claim has come: start it, or let it wait for a place; hand it back where we have stopped meanwhile. */
-  #take(task: ClaimedTask, asked: Instant): Lane | undefined {
+  #take(task: ClaimedTask, asked: Instant, starting?: Place[]): Lane | undefined {
     const lane = laneOf(this.#lanes, task.scope);
     if (!lane || this.#state !== "started") {
       void this.#handBack(lane, task);
@@ -262,18 +273,25 @@ export class Worker {
     const place = { lane, task, lease: this.leases.hold(task, asked) };
     this.#places.expect(lane);
     this.#pending++;
-    if (this.#places.mayStart(lane)) this.#start(place);
-    else this.#waiting.add(place);
+    if (!this.#places.mayStart(lane)) this.#waiting.add(place);
+    else {
+      this.#seat(place);
+      if (starting) starting.push(place);
+      else this.#run(place);
+    }
     return lane;
   }
 
-  #start(place: Place): void {
+  #seat(place: Place): void {
     this.#places.start(place.lane);
     this.#running.add(place);
-    void this.#outside(() => this.#run(place));
   }
 
-  async #run(place: Place): Promise<void> {
+  #run(place: Place): void {
+    void this.#outside(() => this.#runToEnd(place));
+  }
+
+  async #runToEnd(place: Place): Promise<void> {
     const { lane, task, lease } = place;
     const { ledger, leases } = this;
     const began = performance.now();
@@ -303,7 +321,8 @@ export class Worker {
         this.#forget(place);
       } else if (this.#places.mayStart(place.lane)) {
         this.#waiting.delete(place);
-        this.#start(place);
+        this.#seat(place);
+        this.#run(place);
         if (!this.#places.anyFree) return;
       }
     }
