@@ -105,7 +105,9 @@ function laneOf<Tx, T, Input>(
       runSteps(engine, task, run, (step) =>
         fn({
           input: input as Input,
-          step,
+          get step() {
+            return step();
+          },
           key: task.key,
           attempt: task.attempt,
           generation: task.generation,

@@ -131,7 +131,9 @@ export class EventRunner<Tx> {
           tx,
           enqueue,
           once,
-          signal: run.signal,
+          get signal() {
+            return run.signal;
+          },
           attempt,
           scope,
           key,
@@ -185,7 +187,7 @@ export class EventRunner<Tx> {
   async #transaction<T>(run: Run, work: (tx: Tx, queryable: Queryable) => Promise<T>): Promise<T> {
     await this.#room?.enterWithin();
     try {
-      run.signal.throwIfAborted();
+      run.throwIfAborted();
       return await this.#engine.database.transaction(work, { signal: run.signal });
     } finally {
       this.#room?.leave();
@@ -199,7 +201,7 @@ export class EventRunner<Tx> {
     queryable: Queryable,
     result?: string,
   ): Promise<string | undefined> {
-    run.signal.throwIfAborted();
+    run.throwIfAborted();
     const { scope, key, attempt } = task;
     const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt, result }]);
     if (state !== "done") {

@@ -126,7 +126,9 @@ function laneOfJob<Tx>(
       return runSteps(engine, task, run, (step) =>
         fn({
           input,
-          step,
+          get step() {
+            return step();
+          },
           key: task.key,
           attempt: task.attempt,
           // Made when somebody looks at it.

@@ -95,7 +95,7 @@ export function schedule<Tx>(
   const runTick = (task: ClaimedTask, run: Run, tick: Date): Promise<Finish> =>
     runSteps(engine, task, run, (step) => {
       const { key, attempt } = task;
-      return fn({ tick, step, key, attempt, signal: run.signal, enqueue: enqueuer(engine, task) });
+      return fn({ tick, step: step(), key, attempt, signal: run.signal, enqueue: enqueuer(engine, task) });
     });
 
   engine.addLane(lane);

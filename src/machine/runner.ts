@@ -87,7 +87,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     };
     const toMove = { subject, move, options: { cause: task }, timer: { key: task.key, after } };
     const answer = await this.#inOwnTransaction(toMove, async (queryable) => {
-      run.signal.throwIfAborted();
+      run.throwIfAborted();
       const { scope, key, attempt } = task;
       const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt }]);
       if (state === "done") return;

@@ -216,7 +216,7 @@ export class Attempt {
         return await this.run.ledger.saveStep(step);
       } catch (error) {
         if (!(error instanceof OncewardError) || !error.retry) throw error;
-        this.run.signal.throwIfAborted();
+        this.run.throwIfAborted();
         await new Promise((resolve) =>
           setTimeout(resolve, savePausesMs[Math.min(tries, savePausesMs.length - 1)]),
         );

@@ -2,30 +2,43 @@ import { Fatal, messageOf } from "../errors.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
-import { makeStep } from "./make.ts";
+import { makeStep, type Steps } from "./make.ts";
 import type { Step } from "./step.ts";
 import { encodeValue } from "./value.ts";
 
-/** Runs one attempt of a function that has steps, and says how it ended: its value, or that it sleeps or waits. */
-export async function runSteps<Tx, T>(
+/**
+ * Runs one attempt of a function that has steps, and says how it ended: its value, or that it sleeps or waits. The
+ * steps are made when the function asks for them; most short jobs never do.
+ */
+export function runSteps<Tx, T>(
   engine: Engine<Tx>,
   task: ClaimedTask,
   run: Run,
-  fn: (step: Step<Tx>) => T | Promise<T>,
+  fn: (step: () => Step<Tx>) => T | Promise<T>,
 ): Promise<Finish> {
-  const { step, suspended, ended } = makeStep(engine, task, run);
-  const work = async (): Promise<Finish> => {
-    let value: T;
-    try {
-      value = await fn(step);
-    } catch (error) {
-      await ended("threw");
-      throw error;
-    }
-    await ended("returned");
-    return { finish: "complete", result: encodedResult(value) };
-  };
-  return Promise.race([work(), suspended]);
+  return new Promise((resolve, reject) => {
+    let steps: Steps<Tx> | undefined;
+    const made = (): Steps<Tx> => {
+      if (!steps) {
+        steps = makeStep(engine, task, run);
+        steps.suspended.then(resolve, reject);
+      }
+      return steps;
+    };
+    const work = async (): Promise<Finish> => {
+      let value: T;
+      try {
+        value = await fn(() => made().step);
+      } catch (error) {
+        await steps?.ended("threw");
+        throw error;
+      }
+      // What earlier attempts left and this one did not ask for is worth a warning.
+      await (task.steps.length > 0 ? made() : steps)?.ended("returned");
+      return { finish: "complete", result: encodedResult(value) };
+    };
+    work().then(resolve, reject);
+  });
 }
 
 /** As with a step: trying again would repeat what was done, and end here again. */
