@@ -40,6 +40,16 @@ export async function generatePrisma(): Promise<GeneratedPrisma> {
   const folder = mkdtempSync(join(tmpdir(), "onceward-prisma-"));
   symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
   writeFileSync(join(folder, "schema.prisma"), schema);
+  generateClient(folder);
+  const { PrismaClient } = (await import(join(folder, "generated", "client.ts"))) as Pick<
+    GeneratedPrisma,
+    "PrismaClient"
+  >;
+  return { PrismaClient, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** `prisma generate` for the schema.prisma of a folder. */
+export function generateClient(folder: string): void {
   execFileSync(
     process.execPath,
     [resolve("node_modules/prisma/build/index.js"), "generate", "--schema", join(folder, "schema.prisma")],
@@ -50,9 +60,4 @@ export async function generatePrisma(): Promise<GeneratedPrisma> {
       stdio: "pipe",
     },
   );
-  const { PrismaClient } = (await import(join(folder, "generated", "client.ts"))) as Pick<
-    GeneratedPrisma,
-    "PrismaClient"
-  >;
-  return { PrismaClient, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
