@@ -156,6 +156,8 @@ create table onceward.effect (
   primary key (scope, key),
   constraint effect_key_length check (octet_length(key) between 1 and 1024)
 );
+-- For the story of one task: what it took, it took while it ran. Costs next to nothing on the way in.
+create index effect_taken on onceward.effect using brin (taken_at) with (pages_per_range = 16, autosummarize = on);
 
 create table onceward.machine (
   name text collate "C" not null,
@@ -179,6 +181,7 @@ create table onceward.move (
   moved_at timestamptz not null,
   primary key (name, subject, version)
 );
+create index move_moved on onceward.move using brin (moved_at) with (pages_per_range = 16, autosummarize = on);
 
 -- What is worth telling of a task beyond its row: failures, takeovers, conflicts, and whatever a
 -- person caused (then with `actor`). A task that just succeeds writes nothing here.

@@ -194,7 +194,8 @@ begin
   returning * into t;
   if found then
     insert into onceward.log (scope, key, logged_at, what, attempt, actor, detail)
-    values (t.scope, t.key, onceward.now(), 'cancelled', t.attempt, cancel.actor, t.reason);
+    values (t.scope, t.key, onceward.now(), 'cancelled', t.attempt, nullif(cancel.actor, ''), t.reason);
+    perform onceward.account(cancel.actor, 'cancelled', t.scope, t.key, t.reason);
     if t.serial is not null then
       perform onceward.release(t.scope, t.serial);
     end if;

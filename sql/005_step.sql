@@ -47,7 +47,8 @@ create function onceward.step_save(
 -- or 'not done' (it runs again). Works while the task is parked; replay it afterwards.
 --   {"outcome": "resolved" | "missing"}
 create function onceward.step_resolve(
-  scope text, key text, name text, decision text, value text default null, actor text default null
+  scope text, key text, name text, decision text, value text default null, actor text default null,
+  reason text default null
 ) returns jsonb
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
@@ -70,7 +71,9 @@ begin
     return '{"outcome": "missing"}';
   end if;
   insert into onceward.log (scope, key, logged_at, what, actor, detail)
-  values (step_resolve.scope, step_resolve.key, onceward.now(), 'resolved', step_resolve.actor,
+  values (step_resolve.scope, step_resolve.key, onceward.now(), 'resolved', nullif(step_resolve.actor, ''),
+    'step ' || step_resolve.name || ': ' || decision);
+  perform onceward.account(step_resolve.actor, 'resolved', step_resolve.scope, step_resolve.key, step_resolve.reason,
     'step ' || step_resolve.name || ': ' || decision);
   return '{"outcome": "resolved"}';
 end
@@ -118,6 +121,8 @@ begin
   end if;
   insert into onceward.log (scope, key, logged_at, what, actor, detail)
   values (t.scope, t.key, onceward.now(), 'signal', signal.actor, signal.name);
+  -- Programs signal too; a person says who he is.
+  perform onceward.account(coalesce(signal.actor, ''), 'signal', t.scope, t.key, null, signal.name);
   if step.state = 'waiting' then
     update onceward.task k set due_at = onceward.now()
     where k.scope = t.scope and k.key = t.key and k.state = 'waiting' and k.behind is null;

@@ -56,7 +56,7 @@ begin
   enters := m.state <> to_state or restart::boolean;
   kept := array_remove(m.timers, timer);
   if enters then
-    perform onceward.cancel(in_scope, k.key, 'left the state ' || m.state) from unnest(kept) as k(key);
+    perform onceward.cancel(in_scope, k.key, 'left the state ' || m.state, '') from unnest(kept) as k(key);
     kept := onceward.set_timers(in_scope, m.subject, m.version + 1, timers::jsonb, at, move.cause);
   end if;
   update onceward.machine k set state = move.to_state, version = m.version + 1, timers = kept,

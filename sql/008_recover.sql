@@ -1,7 +1,7 @@
 -- replay, look, stats: for whoever is on call.
 
 -- Every verb that a person calls writes here what was changed, in the same commit. Who says nothing of himself is
--- the user of the database.
+-- the user of the database; '' is no person: code that acts by itself.
 create function onceward.account(
   actor text, what text, scope text default null, key text default null, reason text default null,
   detail text default null
@@ -9,7 +9,7 @@ create function onceward.account(
   language sql volatile
   as $fn$
     insert into onceward.audit (changed_at, actor, what, scope, key, reason, detail)
-    values (onceward.now(), coalesce(nullif(actor, ''), session_user), what, scope, key, reason, detail)
+    select onceward.now(), coalesce(actor, session_user), what, scope, key, reason, detail where actor is distinct from ''
   $fn$;
 
 -- replay: run known tasks again, each through the same claim as a first run.
@@ -25,12 +25,16 @@ create function onceward.replay_many(
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
+  item record;
   t onceward.task;
-  answers jsonb := '[]';
+  answers jsonb := '{}';
   outcome text;
 begin
-  for i in 1..cardinality(keys) loop
-    select * into t from onceward.task k where k.scope = scopes[i] and k.key = keys[i] for update;
+  -- In one order for everybody, so that two who replay the same ones do not lock crosswise.
+  for item in
+    select u.* from unnest(scopes, keys) with ordinality as u(scope, key, i) order by u.scope, u.key, u.i
+  loop
+    select * into t from onceward.task k where k.scope = item.scope and k.key = item.key for update;
     outcome := case
       when not found then 'missing'
       when t.state = 'running' and t.due_at > onceward.now() then 'running'
@@ -39,20 +43,30 @@ begin
       when t.state = 'done' then 'replayed again'
       else 'replayed'
     end;
-    if outcome = 'replayed again' then
-      delete from onceward.result r where r.scope = t.scope and r.key = t.key;
-    end if;
     if outcome like 'replayed%' then
-      update onceward.task k set state = 'waiting', due_at = onceward.now(), finished_at = null, tries = 0,
-        behind = null, attempt = k.attempt + 1,
-        generation = k.generation + case when outcome = 'replayed again' then 1 else 0 end
-      where k.scope = t.scope and k.key = t.key;
-      insert into onceward.log (scope, key, logged_at, what, attempt, actor, detail)
-      values (t.scope, t.key, onceward.now(), outcome, t.attempt, actor, reason);
+      perform onceward.revive(t, outcome, onceward.now(), actor, reason);
     end if;
-    answers := answers || jsonb_build_object('outcome', outcome);
+    answers := answers || jsonb_build_object(item.i, jsonb_build_object('outcome', outcome));
   end loop;
-  return answers;
+  return (select coalesce(jsonb_agg(answers -> i::text order by i), '[]') from generate_series(1, cardinality(keys)) as i);
+end
+$fn$;
+
+-- A task that its caller has locked waits again, from `due` on. What still believes to run it is fenced off.
+create function onceward.revive(t onceward.task, outcome text, due timestamptz, actor text, reason text) returns void
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+  as $fn$
+begin
+  if outcome = 'replayed again' then
+    delete from onceward.result r where r.scope = t.scope and r.key = t.key;
+  end if;
+  update onceward.task k set state = 'waiting', due_at = due, finished_at = null, tries = 0,
+    behind = null, attempt = k.attempt + 1,
+    generation = k.generation + case when outcome = 'replayed again' then 1 else 0 end
+  where k.scope = t.scope and k.key = t.key;
+  insert into onceward.log (scope, key, logged_at, what, attempt, actor, detail)
+  values (t.scope, t.key, onceward.now(), outcome, t.attempt, nullif(actor, ''), reason);
+  perform onceward.account(actor, outcome, t.scope, t.key, reason, 'it was ' || t.state);
 end
 $fn$;
 
@@ -73,32 +87,6 @@ create function onceward.look(scope text, key text) returns jsonb
       'log', (select coalesce(jsonb_agg(to_jsonb(l) - 'scope' - 'key' order by l.logged_at), '[]')
         from onceward.log l where l.scope = t.scope and l.key = t.key))
     from onceward.task t where t.scope = look.scope and t.key = look.key
-  $fn$;
-
--- list: tasks by what one knows of them, the newest first, at most `max`. Every filter may be null. By time it
--- reads only the part of the table from then; by state of what is parked or unfinished, only those.
---   contains: in the key; reason: in the reason; before: go on after the last one of a page, by its created_at
-create function onceward.list(
-  lane text default null, state text default null, type text default null, contains text default null,
-  reason text default null, since text default null, until text default null, before text default null,
-  max text default '100'
-) returns jsonb
-  language sql stable
-  as $fn$
-    select coalesce(jsonb_agg(to_jsonb(found)), '[]') from (
-      select t.scope, t.key, t.type, t.state, t.attempt, t.tries, t.generation, t.created_at, t.due_at, t.started_at,
-        t.finished_at, t.serial, t.behind, t.cause, t.held_by, t.reason
-      from onceward.task t
-      where (list.lane is null or t.scope = list.lane or starts_with(t.scope, list.lane || '/'))
-        and (list.state is null or t.state = list.state)
-        and (list.type is null or t.type = list.type)
-        and (list.contains is null or strpos(t.key, list.contains) > 0)
-        and (list.reason is null or strpos(lower(t.reason), lower(list.reason)) > 0)
-        and (list.since is null or t.created_at >= list.since::timestamptz)
-        and (list.until is null or t.created_at < list.until::timestamptz)
-        and (list.before is null or t.created_at < list.before::timestamptz)
-      order by t.created_at desc, t.scope, t.key limit list.max::integer
-    ) found
   $fn$;
 
 -- payload: the stored bytes of one task: {"body": text} or {"bytes": base64}, or null.

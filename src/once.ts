@@ -12,7 +12,8 @@ import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.t
 import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
 import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
 import { attemptedOf, type Observer } from "./observe.ts";
-import { createRecovery, type Recovery, type RecoveryContext } from "./recover/recovery.ts";
+import type { RecoveryContext } from "./recover/context.ts";
+import { createRecovery, type Recovery } from "./recover/recovery.ts";
 import type { TaskIdentity } from "./ledger/task.ts";
 import type { Source } from "./source/source.ts";
 import { sendSignal, type Signalled, type SignalOptions } from "./step/signal.ts";

@@ -1,10 +1,17 @@
 import { Command } from "commander";
+import { auditCommand } from "./audit.ts";
+import { cancelCommand } from "./cancel.ts";
 import { ownVersion } from "./config.ts";
+import { listCommand } from "./list.ts";
 import { pruneCommand } from "./prune.ts";
+import { replayCommand } from "./replay.ts";
+import { resolveCommand } from "./resolve.ts";
 import { migrateCommand, sqlCommand } from "./schema.ts";
 import { serve } from "./serve.ts";
+import { showCommand } from "./show.ts";
 import { statusCommand } from "./status.ts";
 import { storm, trigger } from "./storm/storm.ts";
+import { stuckCommand } from "./stuck.ts";
 
 /** The command line, without running it. */
 export function makeProgram(): Command {
@@ -59,6 +66,13 @@ export function makeProgram(): Command {
 
   // Whoever is on call: see docs/recovery.md.
   program.addCommand(statusCommand());
+  program.addCommand(stuckCommand());
+  program.addCommand(listCommand());
+  program.addCommand(showCommand());
+  program.addCommand(replayCommand());
+  program.addCommand(cancelCommand());
+  program.addCommand(resolveCommand());
+  program.addCommand(auditCommand());
   program.addCommand(pruneCommand());
 
   return program;

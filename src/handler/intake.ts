@@ -140,7 +140,7 @@ export class Intake<Tx> {
   ): Promise<Outcome> {
     const { engine } = this.#parts;
     const reason = "delivered again, and its type has a handler now";
-    await engine.ledger.verbs.replay([task], { actor: "sender", reason });
+    await engine.ledger.verbs.replay([task], { reason });
     if (attended.length > 0) return this.#inline(task, handlers, attended);
     engine.worker.announce(task.scope);
     return "accepted";

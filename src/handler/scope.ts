@@ -21,8 +21,13 @@ export function eventScope(
   account: string | undefined,
   livemode: boolean | undefined,
 ): string {
-  const base = account === undefined ? source : `${source}/${segment(account, maxAccount)}`;
+  const base = account === undefined ? source : `${source}/${accountSegment(account)}`;
   return livemode === false ? `${base}/test` : base;
+}
+
+/** An account as the part of a scope that names it. */
+export function accountSegment(account: string): string {
+  return segment(account, maxAccount);
 }
 
 export function handlerScope(scope: string, handler: string): string {

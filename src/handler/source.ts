@@ -69,6 +69,8 @@ export interface ConnectedSource<Events extends Record<string, unknown>, Tx> ext
    * been delivered, without a signature. So never hand it what a stranger sent.
    */
   take(body: Uint8Array): Promise<Taken>;
+  /** Whether an event of this type has a handler here. */
+  handles(type: string): boolean;
 }
 
 /** Above Stripe's largest events (below 300 KB) and nearly all of GitHub's; a stranger can make us hold no more than this. */
@@ -144,6 +146,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       if ("reply" in identity) throw new OncewardError("body_unreadable", `${name}: this is no event.`);
       return take(identity, body);
     },
+    handles: (type) => registry.of(type).length > 0,
   };
   return connected;
 }

@@ -234,7 +234,8 @@ export class Verbs {
     options: { reason?: string; actor?: string } = {},
   ): Promise<{ outcome: string }> {
     checkIdentity(task.scope, task.key);
-    return this.call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor]);
+    // '' is no person: the audit is for what people do.
+    return this.call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor ?? ""]);
   }
 
   async saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
@@ -249,7 +250,7 @@ export class Verbs {
 
   async resolveStep(
     task: TaskIdentity,
-    step: { name: string; decision: "done" | "not done"; value?: string; actor?: string },
+    step: { name: string; decision: "done" | "not done"; value?: string; actor?: string; reason?: string },
   ): Promise<{ outcome: "resolved" | "missing" }> {
     checkIdentity(task.scope, task.key);
     checkName("A step's name", step.name);
@@ -263,7 +264,8 @@ export class Verbs {
       step.name,
       step.decision,
       step.value,
-      step.actor,
+      step.actor ?? "",
+      step.reason,
     ]);
   }
 
@@ -349,7 +351,7 @@ export class Verbs {
       tasks.map((task) => task.scope),
       tasks.map((task) => task.key),
       String(again),
-      actor,
+      actor ?? "",
       reason,
     ]);
   }

@@ -1,27 +1,81 @@
-import type { ConnectedSource } from "../handler/source.ts";
-import type { Engine } from "../worker/engine.ts";
+import { checkIdentity } from "../ledger/check.ts";
+import type { TaskIdentity } from "../ledger/task.ts";
+import type { ListedTask } from "../ledger/verbs.ts";
+import { type AuditFilter, readAudit } from "./audit.ts";
+import { type Answer, type Cancelled, cancelTasks, resolveStep } from "./change.ts";
+import type { By, RecoveryContext } from "./context.ts";
+import type { TaskFilter } from "./filter.ts";
+import { findTasks, listTasks, type Page } from "./list.ts";
 import { prune, type Pruned, type PruneRequest } from "./prune.ts";
+import {
+  countReplayable,
+  type Replayed,
+  type ReplayOptions,
+  type ReplayProgress,
+  replayTasks,
+  replayWhere,
+  type ReplayWhereOptions,
+  resumeReplay,
+  type UnfinishedReplay,
+  unfinishedReplays,
+} from "./replay.ts";
 import { readStatus, type Status } from "./status.ts";
+import { type Audited, type Story, tellStory } from "./story.ts";
+import { findStuck, type Stuck, type StuckOptions } from "./stuck.ts";
 
 /** For whoever is on call: what is stuck and why, and how it moves again. The same calls as the commands of `onceward`. */
 export interface Recovery {
-  /** What waits, runs and is parked, by scope. */
-  status(): Promise<Status>;
+  /** Tasks by scope and state, the oldest, the failures of the last hour, the workers. `exact` counts what is done too. */
+  status(options?: { readonly exact?: boolean }): Promise<Status>;
+  /** What should be moving and is not, and why. */
+  stuck(options?: StuckOptions): Promise<Stuck>;
+  /** The newest first. */
+  list(filter?: TaskFilter & Page): Promise<ListedTask[]>;
+  /** Every task with this key, whatever its scope. */
+  find(key: string): Promise<TaskIdentity[]>;
+  /** The whole story of one task; null where there is none. */
+  show(task: TaskIdentity): Promise<Story | null>;
+
+  /** Has tasks run again: what is dead, failed, ignored, cancelled or unknown. What is done is left alone. */
+  replay(tasks: readonly TaskIdentity[], options: ReplayOptions): Promise<readonly Replayed[]>;
+  /** Has everything run again that matches now: dead, failed, and ignored ones that have a handler by now. */
+  replayWhere(filter: TaskFilter, options: ReplayWhereOptions): Promise<ReplayProgress>;
+  /** How many those would be. */
+  countReplayable(filter: TaskFilter, options?: { readonly again?: boolean }): Promise<number>;
+  /** Replays whose process ended half way. */
+  unfinishedReplays(): Promise<readonly UnfinishedReplay[]>;
+  resumeReplay(name: string, options?: Pick<ReplayWhereOptions, "onProgress">): Promise<ReplayProgress>;
+
+  /** What has not finished shall not run any more. */
+  cancel(tasks: readonly TaskIdentity[], by: By): Promise<readonly Cancelled[]>;
+  /** Says what became of a step whose outcome nobody knew, and lets its task go on. */
+  resolve(task: TaskIdentity, answer: Answer): Promise<{ outcome: "resolved" | "missing" }>;
   /** Forgets what is finished and older than the retention says, in small batches beside live traffic. */
   prune(request?: PruneRequest): Promise<Pruned>;
-}
-
-/** What the calls of recovery work with. */
-export interface RecoveryContext {
-  readonly engine: Engine;
-  readonly sources: ReadonlyMap<string, ConnectedSource<Record<string, unknown>, unknown>>;
+  /** What people changed, the newest first. */
+  audit(filter?: AuditFilter): Promise<readonly Audited[]>;
 }
 
 /** One line a call; each is in a file of its own in this folder. */
 export function createRecovery(context: RecoveryContext): Recovery {
   const { engine } = context;
   return {
-    status: () => readStatus(engine),
+    status: (options) => readStatus(engine, options),
+    stuck: (options) => findStuck(context, options),
+    list: (filter) => listTasks(engine, filter),
+    find: (key) => findTasks(engine, key),
+    async show(task) {
+      checkIdentity(task.scope, task.key);
+      return tellStory(engine, task);
+    },
+    replay: (tasks, options) => replayTasks(engine, tasks, options),
+    replayWhere: (filter, options) => replayWhere(context, filter, options),
+    countReplayable: (filter, options) => countReplayable(context, filter, options),
+    unfinishedReplays: () => unfinishedReplays(engine),
+    resumeReplay: (name, options) => resumeReplay(engine, name, options),
+    cancel: (tasks, by) => cancelTasks(engine, tasks, by),
+    resolve: (task, answer) => resolveStep(engine, task, answer),
     prune: (request) => prune(engine, request),
+    audit: (filter) => readAudit(engine, filter),
   };
 }
