@@ -12,7 +12,7 @@ interface Tables {
 
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"] });
 const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
-export const once = createOnce({ database: kyselyDatabase(db) });
+export const once = createOnce({ database: kyselyDatabase(db, { client: pool }) });
 
 const billing = once.source(stripe({ secrets: [process.env["STRIPE_WEBHOOK_SECRET"] ?? ""] }));
 
