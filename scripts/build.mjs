@@ -14,6 +14,8 @@ for (const name of existsSync(dist) ? readdirSync(dist) : []) {
   if (name !== "embedded") rmSync(join(dist, name), { recursive: true, force: true });
 }
 run(tsc(), "-p", "tsconfig.build.json");
+run(join(root, "scripts/declarations.mjs"));
+run(join(root, "scripts/bundle.mjs"));
 run(join(root, "scripts/prepare-embedded.mjs"));
 
 function run(...args) {

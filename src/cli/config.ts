@@ -1,5 +1,4 @@
 import { existsSync, statSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Config } from "../config.ts";
@@ -65,9 +64,4 @@ function asConfig(value: unknown, file: string): Config {
 
 function isOnce(value: unknown): value is Once<never> {
   return typeof value === "object" && value !== null && "engine" in value && "sources" in value;
-}
-
-/** The version in package.json, wherever it was installed. */
-export function ownVersion(): string {
-  return (createRequire(import.meta.url)("../../package.json") as { version: string }).version;
 }

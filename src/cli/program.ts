@@ -1,7 +1,7 @@
 import { Command } from "commander";
+import { ownVersion } from "../package.ts";
 import { auditCommand } from "./audit.ts";
 import { cancelCommand } from "./cancel.ts";
-import { ownVersion } from "./config.ts";
 import { listCommand } from "./list.ts";
 import { pruneCommand } from "./prune.ts";
 import { replayCommand } from "./replay.ts";

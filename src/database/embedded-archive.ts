@@ -7,16 +7,16 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, brotliDecompressSync, constants } from "node:zlib";
+import { packageFile } from "../package.ts";
 import { loadPglite } from "./driver.ts";
 
 /** The archive for the installed PGlite: the one in this package, else one made here and kept for the next time. */
 export async function preparedArchive(log: (line: string) => void): Promise<Buffer> {
   const pglite = installedPglite();
   // From the sources there is none in the package.
-  const shipped = pglite && join(dirname(fileURLToPath(import.meta.url)), "../embedded", pglite.archive);
+  const shipped = pglite && packageFile(`dist/embedded/${pglite.archive}`);
   // Not in a folder for temporary files: whoever else writes there would write our database.
   const cached = pglite && join(pglite.modules, ".cache/onceward", pglite.archive);
   for (const file of [shipped, cached]) if (file && existsSync(file)) return readFileSync(file);

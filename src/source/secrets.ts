@@ -49,7 +49,10 @@ function problemOf(
 }
 
 function invalid(source: string, problem: string, where: string): OncewardError {
-  return new OncewardError("config_invalid", `${source}: ${problem}${problem.endsWith("?") ? "" : "."} ${where}`);
+  return new OncewardError(
+    "config_invalid",
+    `${source}: ${problem}${problem.endsWith("?") ? "" : "."} ${where}`,
+  );
 }
 
 /** Names of sources are part of every scope, so they stay plain. */

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { packageFile } from "../../package.ts";
 import { Failure } from "../fail.ts";
 
 /** An event as Stripe would send it: `id` for reports, `body` for the wire. */
@@ -17,7 +18,7 @@ interface Template {
   data: { object: Record<string, unknown> };
 }
 
-const file = new URL("../../../test/fixtures/stripe-events.ndjson", import.meta.url);
+const fixtures = "test/fixtures/stripe-events.ndjson";
 
 /** What is sent a second time under another id, for the same fact. Others are twins of the same type. */
 const twinTypes: Record<string, string> = {
@@ -53,7 +54,7 @@ let read: Map<string, Template> | undefined;
 
 function templates(): Map<string, Template> {
   read ??= new Map(
-    readFileSync(file, "utf8")
+    readFileSync(packageFile(fixtures) ?? fixtures, "utf8")
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line) as Template)

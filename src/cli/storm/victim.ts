@@ -1,9 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
+import { packageFile } from "../../package.ts";
 import { Failure } from "../fail.ts";
 
-const main = fileURLToPath(new URL("../main.js", import.meta.url));
+const main = packageFile("dist/cli/main.js") ?? "dist/cli/main.js";
 
 /** A server process of our own, to be killed and started again. */
 export class Victim {
