@@ -44,9 +44,14 @@ export interface PgOptions {
   /**
    * How long to wait for the answer to a statement of ours before its connection is given up
    * (`database_unavailable`), in ms; 0: for ever, or until TCP gives up, which takes a quarter of an hour. What
-   * you send through `tx` has no limit of its own: it ends with the attempt. Default 30000.
+   * you send through `tx` has no limit of its own: it ends with the attempt, which may have a deadline. Default 30000.
    */
   readonly answerTimeoutMs?: number;
+  /**
+   * After so long without a statement Postgres ends an open transaction of ours, with its locks: its process may
+   * be cut off or stopped, and then only the server can. In ms; 0: as the server is set. Default 300000.
+   */
+  readonly idleTransactionTimeoutMs?: number;
   /**
    * URL of a direct connection for LISTEN; not one through a pooler in transaction mode, where LISTEN is
    * silent. Default: the URL of the database. With a pool of your own: none, and the ledger polls.
@@ -60,6 +65,9 @@ export interface PgOptions {
  */
 const ANSWER_TIMEOUT_MS = 30_000;
 
+/** Nobody waits that long inside a transaction on purpose; a debugger might. */
+const IDLE_TRANSACTION_TIMEOUT_MS = 5 * 60_000;
+
 /** A database through `pg`, from a connection URL or from your own `pg.Pool`, which stays yours to end. */
 export function pgDatabase(url: string, options?: PgOptions): Database<PgClient>;
 export function pgDatabase<Client>(pool: PgPool<Client>, options?: PgOptions): Database<Client>;
@@ -69,6 +77,7 @@ export function pgDatabase(
     max = 10,
     connectionTimeoutMs = CONNECTION_TIMEOUT_MS,
     answerTimeoutMs = ANSWER_TIMEOUT_MS,
+    idleTransactionTimeoutMs = IDLE_TRANSACTION_TIMEOUT_MS,
     listen,
   }: PgOptions = {},
 ): Database<PgClient> {
@@ -84,6 +93,7 @@ export function pgDatabase(
   };
   if (own === undefined) survive(source as PgPool<PgClient>);
 
+  const begin = beginning(idleTransactionTimeoutMs);
   const suspicion = new Suspicion();
   const checkout = async (timeoutMs = answerTimeoutMs): Promise<PgSession<PooledClient>> => {
     try {
@@ -128,7 +138,7 @@ export function pgDatabase(
           (text, params) => session.answer(() => within.query(text, params)),
           within.encodeTextArray !== undefined,
         );
-        await ledger.query("begin isolation level read committed");
+        await ledger.query(begin);
         const result = await work(client, ledger).catch(async (error: unknown) => {
           broken = await session
             .answer(() => client.query("rollback"))
@@ -159,6 +169,14 @@ export function pgDatabase(
       if (own !== undefined && opened) await (await opened).end();
     },
   };
+}
+
+/** Two statements in one round trip. `set local` is over with the transaction, also behind a pooler. */
+function beginning(idleMs: number): string {
+  const begin = "begin isolation level read committed";
+  return idleMs > 0
+    ? `${begin}; set local idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}`
+    : begin;
 }
 
 async function openPool(connectionString: string, max: number, timeoutMs: number): Promise<PgPool<PgClient>> {

@@ -5,6 +5,7 @@ import { pgDatabase, type PgClient, type PgOptions } from "../../src/database/pg
 import { Proxy } from "../faults/proxy.ts";
 import { Random } from "../faults/random.ts";
 import { describeWith } from "../support/postgres.ts";
+import { gate } from "../worker/support.ts";
 
 /** Long for a statement that is answered, on any machine; one that hangs makes a test wait for so long. */
 const answerTimeoutMs = 4_000;
@@ -62,6 +63,30 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     );
     await expect(running).rejects.toMatchObject({ code: "database_unavailable" });
     await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
+  });
+
+  it("holds no lock for ever: Postgres ends its transaction", async () => {
+    const { proxy, database } = await open({ max: 1, answerTimeoutMs: 0, idleTransactionTimeoutMs: 2_000 });
+    await database.query("create table taken (key text primary key)");
+    const take = "insert into taken values ('one') on conflict do nothing returning key";
+    const locked = gate();
+    const cutOff = new AbortController();
+    const running = database.transaction(
+      async (tx) => {
+        await tx.query(take);
+        proxy.hang();
+        locked.open();
+        await tx.query("select 1");
+      },
+      { signal: cutOff.signal },
+    );
+    await locked.promise;
+    const other = pgDatabase(fresh().url);
+    opened.push(() => other.close());
+    // Waits for the one who has it.
+    await expect(other.query(take)).resolves.toEqual({ rows: [{ key: "one" }] });
+    cutOff.abort();
+    await expect(running).rejects.toMatchObject({ code: "database_unavailable" });
   });
 
   it("is no statement of yours that takes long, and no migration", async () => {

@@ -11,13 +11,19 @@ process.once("disconnect", () => process.exit());
 
 const role = process.env["FAULTS_ROLE"] ?? "server";
 /** Tried again soon, so that a run measures the recovery and not the pauses between attempts. */
-const attempts = { maxAttempts: 1_000, backoff: { baseMs: 50, capMs: 500 } };
+const attempts = {
+  maxAttempts: 1_000,
+  backoff: { baseMs: 50, capMs: 500 },
+  // Ends an attempt whose own statement has no answer; no shorter than others need on a busy machine.
+  deadline: Number(process.env["FAULTS_TIMEOUT_MS"] ?? 30_000) * 2,
+};
 
 const once = createOnce({
   database: pgDatabase(process.env["DATABASE_URL"]!, {
     // Behind a pooler, where LISTEN is silent, a direct one; as one would set it up.
     listen: process.env["FAULTS_DIRECT_URL"] ?? process.env["DATABASE_URL"]!,
-    answerTimeoutMs: Number(process.env["FAULTS_ANSWER_TIMEOUT_MS"] ?? 30_000),
+    answerTimeoutMs: Number(process.env["FAULTS_TIMEOUT_MS"] ?? 30_000),
+    idleTransactionTimeoutMs: Number(process.env["FAULTS_TIMEOUT_MS"] ?? 300_000),
   }),
   leaseMs: Number(process.env["FAULTS_LEASE_MS"] ?? 2_000),
   pollMs: 100,

@@ -15,7 +15,7 @@ export const hang: Fault = {
         ...options,
         url: proxy.through(url),
         direct: () => url,
-        env: { FAULTS_ANSWER_TIMEOUT_MS: String(options.size.leaseMs) },
+        env: { FAULTS_TIMEOUT_MS: String(options.size.leaseMs) },
       });
       later(() => stage.close());
       return {
