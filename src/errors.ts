@@ -51,6 +51,7 @@ export const errorTable = {
   claim_lost: { status: 409, retry: true },
   deadline_passed: { status: 500, retry: true },
   not_done: { status: 500, retry: true },
+  dry_run: { status: 409, retry: false },
   fatal: { status: 500, retry: false },
 } as const satisfies Record<string, { status: number; retry: boolean }>;
 

@@ -117,7 +117,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
   });
   const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
   return {
-    database,
+    database: engine.database,
     engine,
     sources,
     source(source, sourceOptions) {

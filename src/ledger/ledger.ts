@@ -1,5 +1,6 @@
 import type { Database, Queryable } from "../database/database.ts";
 import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
+import { currentDryRun } from "../database/dry-run.ts";
 import { coalesce } from "./coalesce.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
 import type { Claim, ClaimedTask, NewTask, Recorded, Retry } from "./task.ts";
@@ -53,7 +54,7 @@ export class Ledger {
     const shared = <Item, Answer>(
       check: (item: Item) => void,
       flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
-    ): ((item: Item) => Promise<Answer>) => checked(check, coalesce(flush, coalescing));
+    ): ((item: Item) => Promise<Answer>) => checked(check, apart(flush, coalesce(flush, coalescing)));
     this.record = shared(checkTask, (tasks) => verbs.record(tasks));
     this.recordAndClaim = shared(checkTask, (tasks) => verbs.record(tasks, claim));
     this.complete = shared(checkClaim, (claims) => verbs.complete(claims));
@@ -66,6 +67,14 @@ export class Ledger {
   within(transaction: Queryable): Verbs {
     return this.verbs.within(transaction);
   }
+}
+
+/** Concurrent calls share a statement; but what belongs to a dry run must not end up in one with what does not. */
+function apart<Item, Answer>(
+  flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
+  together: (item: Item) => Promise<Answer>,
+): (item: Item) => Promise<Answer> {
+  return async (item) => (currentDryRun() ? ((await flush([item]))[0] as Answer) : together(item));
 }
 
 /** What is wrong with an item is its caller's affair: found before it is put into a batch with others. */

@@ -1,6 +1,7 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
 import { textArrayLiteral } from "../database/array.ts";
 import type { Param, Queryable } from "../database/database.ts";
+import { currentDryRun } from "../database/dry-run.ts";
 import {
   checkCause,
   checkClaim,
@@ -441,7 +442,9 @@ export class Verbs {
   /** Any verb by its name, for folders whose verbs nobody else calls. */
   async call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
     const rows = await this.#run("", verb, args, " as answer");
-    return rows[0]?.["answer"] as Answer;
+    const answer = rows[0]?.["answer"] as Answer;
+    currentDryRun()?.hear({ verb, args, answer });
+    return answer;
   }
 
   /** `select` what, of a verb, with its arguments as parameters. */

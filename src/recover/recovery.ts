@@ -4,6 +4,7 @@ import type { ListedTask } from "../ledger/verbs.ts";
 import { type AuditFilter, readAudit } from "./audit.ts";
 import { type Answer, type Cancelled, cancelTasks, resolveStep } from "./change.ts";
 import type { By, RecoveryContext } from "./context.ts";
+import { dryRun, type DryRunOptions, type DryRunReport } from "./dry-run/dry-run.ts";
 import type { TaskFilter } from "./filter.ts";
 import { findTasks, listTasks, type Page } from "./list.ts";
 import { prune, type Pruned, type PruneRequest } from "./prune.ts";
@@ -46,6 +47,9 @@ export interface Recovery {
   unfinishedReplays(): Promise<readonly UnfinishedReplay[]>;
   resumeReplay(name: string, options?: Pick<ReplayWhereOptions, "onProgress">): Promise<ReplayProgress>;
 
+  /** What a replay of this task would change, and whom it would call. Nothing of it is kept. */
+  dryRun(task: TaskIdentity, options?: DryRunOptions): Promise<DryRunReport>;
+
   /** What has not finished shall not run any more. */
   cancel(tasks: readonly TaskIdentity[], by: By): Promise<readonly Cancelled[]>;
   /** Says what became of a step whose outcome nobody knew, and lets its task go on. */
@@ -73,6 +77,7 @@ export function createRecovery(context: RecoveryContext): Recovery {
     countReplayable: (filter, options) => countReplayable(context, filter, options),
     unfinishedReplays: () => unfinishedReplays(engine),
     resumeReplay: (name, options) => resumeReplay(engine, name, options),
+    dryRun: (task, options) => dryRun(engine, task, options),
     cancel: (tasks, by) => cancelTasks(engine, tasks, by),
     resolve: (task, answer) => resolveStep(engine, task, answer),
     prune: (request) => prune(engine, request),

@@ -39,6 +39,7 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
     return attempt.ask(name, async (known) => {
       const kept = keptOf<T>(name, known);
       if (kept) return kept.value;
+      if (run.dryRun) return attempt.stop(run.dryRun.stopAt(name, stepKey(task, name)));
       const policy = policyOf(options);
       if (known?.state === "started") {
         const found = await judge(attempt, name, known, policy);

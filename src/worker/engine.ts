@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Database } from "../database/database.ts";
+import { currentDryRun, dryRunnable } from "../database/dry-run.ts";
 import { OncewardError } from "../errors.ts";
 import { Ledger } from "../ledger/ledger.ts";
 import { checkSchema, migrate } from "../ledger/migrate.ts";
@@ -31,11 +32,11 @@ export class Engine<Tx = unknown> {
 
   constructor(database: Database<Tx>, options: EngineOptions = {}) {
     const { schema, leaseMs } = options;
-    this.database = database;
+    this.database = dryRunnable(database);
     this.#options = options;
     // In containers every process is number 1 of some host, and one process can have several engines.
     const worker = `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
-    this.ledger = new Ledger(database, { schema, leaseMs, worker });
+    this.ledger = new Ledger(this.database, { schema, leaseMs, worker });
     this.worker = new Worker(this.ledger, this.#lanes, options);
   }
 
@@ -93,6 +94,7 @@ export class Engine<Tx = unknown> {
 
   /** Runs a claimed task now, for a caller who waits for it. */
   runHere(lane: Lane, task: ClaimedTask, options: { signal?: AbortSignal | undefined } = {}): Promise<Ran> {
+    currentDryRun()?.refuse(`run ${task.scope} ${task.key}`);
     const { ledger, worker } = this;
     return runTask(lane, task, { ledger, leases: worker.leases, signal: options.signal });
   }

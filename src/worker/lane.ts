@@ -1,3 +1,4 @@
+import type { OncewardError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { LaneLimit } from "../ledger/verbs.ts";
@@ -40,6 +41,8 @@ export interface Run {
    * outside: a process that was stopped and goes on knows nothing yet of who took over.
    */
   confirm(): Promise<void>;
+  /** In a dry run: asked instead of calling the world outside, for the error to stop with. */
+  readonly dryRun?: { stopAt(step: string, key: string): OncewardError } | undefined;
 }
 
 /** How an attempt ended well. */

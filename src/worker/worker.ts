@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { currentDryRun } from "../database/dry-run.ts";
 import { OncewardError } from "../errors.ts";
 import { freshlyClaimed, type Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
@@ -108,6 +109,7 @@ export class Worker {
    * it waits in the ledger for whoever is free.
    */
   async offer(task: NewTask): Promise<Recorded> {
+    if (currentDryRun()) return this.ledger.record(task);
     const lane = laneOf(this.#lanes, task.scope);
     const dueInMs = task.ignored === undefined ? dueIn(task) : Infinity;
     // Limits across processes are kept by claiming what is due, not by claiming one task by name.
@@ -121,6 +123,7 @@ export class Worker {
 
   /** Something of this scope is due: look for it, or tell those who have room. */
   announce(scope: string): void {
+    if (currentDryRun()) return;
     const lane = laneOf(this.#lanes, scope);
     this.wake();
     const isForUs = lane && this.#state === "started" && this.#places.room(lane) > 0;
