@@ -145,6 +145,7 @@ async function runOne(
   const run: Run = {
     ledger,
     signal: new AbortController().signal,
+    throwIfAborted: () => {},
     confirm: async () => {},
     dryRun: {
       stopAt(name, key) {
