@@ -18,3 +18,5 @@ export { NotDone } from "./step/outcome.ts";
 export type { Signalled, SignalOptions } from "./step/signal.ts";
 export type { LaneRetention, Retention } from "./recover/retention.ts";
 export type { Pruned, PruneRequest } from "./recover/prune.ts";
+export type { Finding } from "./doctor/finding.ts";
+export type { DoctorRequest } from "./doctor/doctor.ts";

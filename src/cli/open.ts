@@ -25,7 +25,7 @@ export interface Opened {
  * was named, DATABASE_URL, or the embedded one of this folder. A command never migrates: it says what is missing.
  */
 export async function openLedger(options: OpenOptions): Promise<Opened> {
-  const { once, config } = await find(options);
+  const { once, config } = await findLedger(options);
   const close = (): Promise<void> => once.stop({ graceMs: 0 });
   try {
     await checkSchema(once.database, { schema: once.engine.ledger.schema });
@@ -36,7 +36,8 @@ export async function openLedger(options: OpenOptions): Promise<Opened> {
   return { once, config, close };
 }
 
-async function find(options: OpenOptions): Promise<Pick<Opened, "once" | "config">> {
+/** The same without looking at the schema, for a command that says itself what is wrong with it. */
+export async function findLedger(options: OpenOptions): Promise<Pick<Opened, "once" | "config">> {
   const { config: target, database = process.env["DATABASE_URL"], schema } = options;
   if (target !== undefined && options.database !== undefined)
     throw new Failure("--config and --database exclude each other: a configuration names its own database.");

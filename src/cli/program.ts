@@ -2,6 +2,7 @@ import { Command } from "commander";
 import { ownVersion } from "../package.ts";
 import { auditCommand } from "./audit.ts";
 import { cancelCommand } from "./cancel.ts";
+import { doctorCommand } from "./doctor.ts";
 import { listCommand } from "./list.ts";
 import { pruneCommand } from "./prune.ts";
 import { replayCommand } from "./replay.ts";
@@ -74,6 +75,7 @@ export function makeProgram(): Command {
   program.addCommand(resolveCommand());
   program.addCommand(auditCommand());
   program.addCommand(pruneCommand());
+  program.addCommand(doctorCommand());
 
   return program;
 }

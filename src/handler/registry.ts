@@ -40,6 +40,11 @@ export class Registry<Tx> {
     return found;
   }
 
+  /** All of them, the fallback last. */
+  get all(): readonly Registered<Tx>[] {
+    return this.#fallback ? [...this.#all, this.#fallback] : this.#all;
+  }
+
   /** By the part of a scope that names it. */
   named(segment: string): Registered<Tx> | undefined {
     return this.#byName.get(segment);

@@ -49,6 +49,8 @@ export interface SourceOptions<Events = Record<string, unknown>> extends Attempt
 /** A source with its handlers: mount it with an adapter. */
 export interface ConnectedSource<Events extends Record<string, unknown>, Tx> extends Receiver {
   readonly name: string;
+  /** What is registered: names, and the types they are for, or a beginning and a star. */
+  readonly handlers: readonly { readonly name: string; readonly pattern: string }[];
   /**
    * Handles a type of event, or with `"invoice.*"` every type that begins so. An event with several handlers runs
    * each of them, with an outcome of its own.
@@ -124,6 +126,9 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
     name,
     maxBytes,
     receive,
+    get handlers() {
+      return registry.all.map(({ name: own, pattern }) => ({ name: own, pattern }));
+    },
     on(type: string, first: unknown, second?: unknown) {
       engine.checkOpen(`A handler of ${name} for ${type}`);
       checkPattern(type);

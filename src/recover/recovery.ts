@@ -1,3 +1,5 @@
+import { type DoctorRequest, examineAll } from "../doctor/doctor.ts";
+import type { Finding } from "../doctor/finding.ts";
 import { checkIdentity } from "../ledger/check.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { ListedTask } from "../ledger/verbs.ts";
@@ -56,6 +58,8 @@ export interface Recovery {
   resolve(task: TaskIdentity, answer: Answer): Promise<{ outcome: "resolved" | "missing" }>;
   /** Forgets what is finished and older than the retention says, in small batches beside live traffic. */
   prune(request?: PruneRequest): Promise<Pruned>;
+  /** Looks at the database, the ledger, the handlers and the sender's endpoints, and says what is wrong and what to do. */
+  doctor(request?: DoctorRequest): Promise<readonly Finding[]>;
   /** What people changed, the newest first. */
   audit(filter?: AuditFilter): Promise<readonly Audited[]>;
 }
@@ -81,6 +85,7 @@ export function createRecovery(context: RecoveryContext): Recovery {
     cancel: (tasks, by) => cancelTasks(engine, tasks, by),
     resolve: (task, answer) => resolveStep(engine, task, answer),
     prune: (request) => prune(engine, request),
+    doctor: (request) => examineAll(context, request),
     audit: (filter) => readAudit(engine, filter),
   };
 }
