@@ -1,7 +1,7 @@
 import type { Engine } from "../worker/engine.ts";
 import { schemaNames } from "./schema.ts";
 
-/** Facts about a database and the ledger in it; sql/013_examine.sql says what each is. */
+/** Facts about a database and the ledger in it; sql/014_examine.sql says what each is. */
 export interface Examination {
   readonly version: number;
   readonly clock_ms: number;
