@@ -16,8 +16,8 @@ export function listCommand(): Command {
     .option("--max <number>", "at most so many", "50")
     .action(
       withLedger<LedgerOptions & FilterOptions & { max: string }>(async ({ recovery, out }, options) => {
-        const filter = bounded(filterOf(options) ?? {}, (text) => out.note(text));
         const max = wholeNumber("--max", options.max);
+        const filter = bounded(filterOf(options) ?? {}, (text) => out.note(text));
         const tasks = await recovery.list({ ...filter, max });
         out.answer(tasks, () =>
           tasks.length === 0
