@@ -146,7 +146,11 @@ describeWith("newest", "the programs of README.md", (database) => {
     const { status } = await fetch(`http://127.0.0.1:${port}/stripe/webhook`, {
       method: "POST",
       body,
-      headers: { "stripe-signature": signature(body), "content-type": "application/json" },
+      headers: {
+        "stripe-signature": signature(body),
+        "content-type": "application/json",
+        connection: "close",
+      },
     });
     return status;
   }

@@ -8,17 +8,15 @@ export async function effects(
   database: Database<Transaction>,
   tag: string,
 ): Promise<Record<string, string[]>> {
-  const ids = async (column: string, table: string): Promise<string[]> => {
-    const { rows } = await database.query(
-      `select ${column} as id from store.${table} where strpos(${column}, $1) > 0`,
-      [tag],
-    );
+  const ids = async (select: string): Promise<string[]> => {
+    const { rows } = await database.query(`select id from (${select}) as of where strpos(id, $1) > 0`, [tag]);
     return rows.map((row) => String(row["id"]));
   };
   return {
-    orders: await ids("session_id", "orders"),
-    credits: await ids("invoice_id", "credits"),
-    access: await ids("customer || ' ' || status", "access"),
+    orders: await ids("select session_id as id from store.orders"),
+    credits: await ids("select invoice_id as id from store.credits where amount >= 0"),
+    refunds: await ids("select invoice_id || ' ' || amount as id from store.credits where amount < 0"),
+    access: await ids("select customer || ' ' || status as id from store.access"),
     mails: await mailedOrders(tag),
   };
 }

@@ -50,7 +50,11 @@ describeWith("newest", "the examples", (database) => {
     const sent = event("checkout.session.completed");
     const body = JSON.stringify(sent);
     return {
-      request: { method: "POST", body, headers: { "stripe-signature": signature(body) } },
+      request: {
+        method: "POST",
+        body,
+        headers: { "stripe-signature": signature(body), connection: "close" },
+      },
       async ordered() {
         const rows = async (): Promise<number | null> =>
           (await client.query("select from orders where session = $1", [sent.data.object.id])).rowCount;
@@ -89,7 +93,7 @@ describeWith("newest", "the examples", (database) => {
       const echo = await fetch(`http://127.0.0.1:${port}/echo`, {
         method: "POST",
         body: '{"ping":1}',
-        headers: { "content-type": "application/json" },
+        headers: { "content-type": "application/json", connection: "close" },
       });
       expect(await echo.json()).toEqual({ ping: 1 });
     },

@@ -21,7 +21,7 @@ const patience = { timeout: 90_000, interval: 100 };
 export interface Told {
   readonly recorded: number;
   readonly unfinished: number;
-  readonly effects: { orders: string[]; credits: string[]; mails: string[]; access: string[] };
+  readonly effects: Record<"orders" | "credits" | "refunds" | "access" | "mails", string[]>;
 }
 
 /** The store as `npm start` serves it, as a process of its own in a folder of its own. */
@@ -58,15 +58,17 @@ export class StoreServer {
       env: {
         PATH: process.env["PATH"],
         ...this.env,
-        ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}` } : {}),
+        // A mail that is being sent when its lease lapses is parked: not on a machine that is merely slow.
+        ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}`, LEASE_SECONDS: "60" } : {}),
       },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
+    const before = this.output.length;
     await new Promise<void>((resolve, reject) => {
       child.stdout.on("data", (chunk: Buffer) => {
         this.output += chunk.toString();
-        if (chunk.includes('"message":"ready"')) resolve();
+        if (this.output.includes('"message":"ready"', before)) resolve();
       });
       child.stderr.on("data", (chunk: Buffer) => (this.output += chunk.toString()));
       child.once("exit", (code) => reject(new Error(`the store ended with code ${code}: ${this.output}`)));
@@ -105,7 +107,8 @@ export class StoreServer {
       const response = await fetch(`${this.url}/webhooks/stripe`, {
         method: "POST",
         body: event.body,
-        headers: { "stripe-signature": signature },
+        // A connection that is kept may be closed just as the next request is sent.
+        headers: { "stripe-signature": signature, connection: "close" },
         signal: AbortSignal.timeout(timeoutMs),
       });
       return response.status;
@@ -126,7 +129,7 @@ export class StoreServer {
   }
 
   async tell(tag: string): Promise<Told> {
-    const response = await fetch(`${this.url}/storm?tag=${tag}`);
+    const response = await fetch(`${this.url}/storm?tag=${tag}`, { headers: { connection: "close" } });
     return (await response.json()) as Told;
   }
 

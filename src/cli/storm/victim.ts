@@ -43,9 +43,13 @@ export class Victim {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
+    let said = "";
     let last = "";
     await new Promise<void>((resolve, reject) => {
-      child.stdout.on("data", (chunk: Buffer) => chunk.includes('"ready"') && resolve());
+      child.stdout.on("data", (chunk: Buffer) => {
+        if (said.length < 100_000) said += chunk.toString();
+        if (said.includes('"message":"ready"')) resolve();
+      });
       child.stderr.on("data", (chunk: Buffer) => (last = chunk.toString().trim() || last));
       child.once("exit", (code) => reject(new Failure(`The server ended with code ${code}. ${last}`)));
     });
@@ -61,12 +65,14 @@ export class Victim {
   }
 }
 
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === "object" && address ? address.port : 0));
+/** Below those that systems hand out to outgoing connections, so that none takes it while the server is down. */
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 15_000 + Math.floor(Math.random() * 17_000);
+    const free = await new Promise<boolean>((resolve) => {
+      const probe = createServer().once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
     });
-  });
+    if (free) return port;
+  }
 }
