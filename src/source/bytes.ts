@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 
 /*
  * Strict decoding. `Buffer.from(text, "hex" | "base64")` never fails: it stops at, or skips, what it
@@ -22,7 +22,9 @@ type Part = string | number | boolean | undefined;
 
 /** SHA-256 over a list of small values; lists that differ never run together into the same text. */
 export function fingerprintOf(parts: readonly Part[], body?: Uint8Array): string {
-  const hash = createHash("sha256").update(JSON.stringify(parts.map((part) => part ?? null)));
-  if (body !== undefined) hash.update(body);
-  return hash.digest("hex");
+  const text = JSON.stringify(parts.map((part) => part ?? null));
+  // In one call, where there is one piece: 1 µs instead of 3.
+  return body === undefined
+    ? hash("sha256", text)
+    : createHash("sha256").update(text).update(body).digest("hex");
 }
