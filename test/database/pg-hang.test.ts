@@ -1,5 +1,5 @@
 /** Connections over which nothing comes any more, and nobody is told: something on the way has forgotten them. */
-import { afterEach, expect, it } from "vitest";
+import { expect, it, type TestContext } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import { pgDatabase, type PgClient, type PgOptions } from "../../src/database/pg.ts";
 import { Proxy } from "../faults/proxy.ts";
@@ -11,21 +11,20 @@ import { gate } from "../worker/support.ts";
 const answerTimeoutMs = 4_000;
 
 describeWith("oldest", "a connection that hangs", (fresh) => {
-  const opened: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const close of opened.splice(0).toReversed()) await close();
-  });
-
-  async function open(options: PgOptions): Promise<{ proxy: Proxy; database: Database<PgClient> }> {
+  async function open(
+    { onTestFinished }: TestContext,
+    options: PgOptions,
+  ): Promise<{ proxy: Proxy; database: Database<PgClient> }> {
     const proxy = await Proxy.start(Number(new URL(fresh().url).port), new Random(1));
-    opened.push(() => proxy.close());
+    onTestFinished(() => proxy.close());
     const database = pgDatabase(proxy.through(fresh().url), options);
-    opened.push(() => database.close());
+    onTestFinished(() => database.close());
     return { proxy, database };
   }
 
-  it("is given up when a statement has no answer in time, and so are all that hang with it", async () => {
-    const { proxy, database } = await open({ max: 4, answerTimeoutMs });
+  // Side by side: all they do is wait.
+  it.concurrent("is given up when a statement has no answer in time, and so are all that hang with it", async (context) => {
+    const { proxy, database } = await open(context, { max: 4, answerTimeoutMs });
     const used = Array.from({ length: 4 }, () => database.query("select 1 from pg_sleep(0.2)"));
     await Promise.all(used);
     proxy.hang();
@@ -39,8 +38,8 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     await expect(database.transaction(async () => "new")).resolves.toBe("new");
   });
 
-  it("at the commit means that nobody knows, and is no success", async () => {
-    const { proxy, database } = await open({ max: 1, answerTimeoutMs });
+  it.concurrent("at the commit means that nobody knows, and is no success", async (context) => {
+    const { proxy, database } = await open(context, { max: 1, answerTimeoutMs });
     const running = database.transaction(async (tx) => {
       await tx.query("select 1");
       proxy.hang();
@@ -50,8 +49,8 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
   });
 
-  it("is given back when the run that holds it was given up", async () => {
-    const { proxy, database } = await open({ max: 1, answerTimeoutMs: 0 });
+  it.concurrent("is given back when the run that holds it was given up", async (context) => {
+    const { proxy, database } = await open(context, { max: 1, answerTimeoutMs: 0 });
     const controller = new AbortController();
     const running = database.transaction(
       async (tx) => {
@@ -65,8 +64,12 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     await expect(database.query("select 'new' as it")).resolves.toEqual({ rows: [{ it: "new" }] });
   });
 
-  it("holds no lock for ever: Postgres ends its transaction", async () => {
-    const { proxy, database } = await open({ max: 1, answerTimeoutMs: 0, idleTransactionTimeoutMs: 2_000 });
+  it.concurrent("holds no lock for ever: Postgres ends its transaction", async (context) => {
+    const { proxy, database } = await open(context, {
+      max: 1,
+      answerTimeoutMs: 0,
+      idleTransactionTimeoutMs: 2_000,
+    });
     await database.query("create table taken (key text primary key)");
     const take = "insert into taken values ('one') on conflict do nothing returning key";
     const locked = gate();
@@ -82,15 +85,15 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     );
     await locked.promise;
     const other = pgDatabase(fresh().url);
-    opened.push(() => other.close());
+    context.onTestFinished(() => other.close());
     // Waits for the one who has it.
     await expect(other.query(take)).resolves.toEqual({ rows: [{ key: "one" }] });
     cutOff.abort();
     await expect(running).rejects.toMatchObject({ code: "database_unavailable" });
   });
 
-  it("is no statement of yours that takes long, and no migration", async () => {
-    const { database } = await open({ max: 2, answerTimeoutMs });
+  it.concurrent("is no statement of yours that takes long, and no migration", async (context) => {
+    const { database } = await open(context, { max: 2, answerTimeoutMs });
     const late = `select 'late' as it from pg_sleep(${(answerTimeoutMs + 500) / 1_000})`;
     const [yours, patient] = await Promise.all([
       database.transaction((tx) => tx.query(late)),

@@ -48,6 +48,7 @@ export class AppProcess {
         STRIPE_WEBHOOK_SECRET: "whsec_of_the_faults",
         DATABASE_URL: url,
         FAULTS_ROLE: role,
+        FAULTS_NAIVE: process.env["FAULTS_NAIVE"],
         // Another one each time, so that a wrong clock is wrong in another way when its process comes back.
         FAULTS_START: String(this.#starts++),
         ...env,

@@ -25,7 +25,7 @@ export const sizes = {
     servers: 1,
     workers: 1,
     senders: 4,
-    paceMs: 50,
+    paceMs: 100,
     between: 12,
     cuts: 3,
     leaseMs: 2_000,

@@ -12,7 +12,7 @@ import { Random } from "./random.ts";
 import { lineOf, passed, tableOf } from "./report.ts";
 import { type Outcome, tryFault } from "./try.ts";
 
-const usage = `npm run faults -- [--times N] [--only NAME,NAME] [--seed S] [--short] [--postgres oldest|newest] [--out FILE]
+const usage = `npm run faults -- [--times N] [--only NAME,NAME] [--seed S] [--short] [--naive] [--postgres oldest|newest] [--out FILE]
 faults: ${faults.map(({ name }) => name).join(", ")}`;
 
 const { values } = parseArgs({
@@ -21,6 +21,7 @@ const { values } = parseArgs({
     only: { type: "string" },
     seed: { type: "string" },
     short: { type: "boolean", default: false },
+    naive: { type: "boolean", default: false },
     postgres: { type: "string", default: "oldest" },
     out: { type: "string" },
     help: { type: "boolean", default: false },
@@ -34,6 +35,8 @@ if (values.help) console.log(usage);
 else await main();
 
 async function main(): Promise<void> {
+  // Tells the application to write its effects as one does by hand: to see that faults are found.
+  if (values.naive) process.env["FAULTS_NAIVE"] = "1";
   const times = count("times", values.times);
   const seed = values.seed === undefined ? Date.now() % 1_000_000 : count("seed", values.seed);
   const names = values.only?.split(",") ?? faults.map(({ name }) => name);

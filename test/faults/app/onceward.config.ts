@@ -9,6 +9,7 @@ import { stripe } from "onceward/stripe";
 // Whoever started this is gone.
 process.once("disconnect", () => process.exit());
 
+const naive = process.env["FAULTS_NAIVE"] === "1";
 const role = process.env["FAULTS_ROLE"] ?? "server";
 /** Tried again soon, so that a run measures the recovery and not the pauses between attempts. */
 const attempts = {
@@ -39,8 +40,13 @@ if (role === "server") {
     ["charge.succeeded", "inline"],
   ] as const) {
     billing.on(type, { answer, ...attempts }, async ({ event, tx, enqueue }) => {
-      await tx.query("insert into effect (what, id) values ('event', $1)", [event.id]);
-      await enqueue({ name: "follow-up" }, { event: event.id });
+      // As people write it by hand: beside the transaction, and after it. `npm run faults -- --naive` shows what becomes of it.
+      await (naive ? once.database : tx).query("insert into effect (what, id) values ('event', $1)", [
+        event.id,
+      ]);
+      if (naive)
+        setImmediate(() => void once.enqueue({ name: "follow-up" }, { event: event.id }).catch(() => {}));
+      else await enqueue({ name: "follow-up" }, { event: event.id });
     });
   }
 } else {
