@@ -152,7 +152,7 @@ function ledgerFamilies({ unfinished, parked }: LedgerStats): string[] {
 }
 
 function family(name: string, type: string, help: string, lines: string[]): string[] {
-  return lines.length === 0 ? [] : [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines];
+  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines];
 }
 
 function series(name: string, labels: Record<string, string>): string {

@@ -248,14 +248,18 @@ export function storeSuite({ name, needs, restarts, open }: StoreCase): void {
       expect(code).toBe(0);
     });
 
+    const get = async (path: string): Promise<string> => {
+      const response = await fetch(`${server.url}${path}`, { headers: { connection: "close" } });
+      return `${response.status} ${await response.text()}`;
+    };
+
     it("says how it is", async () => {
-      const get = async (path: string): Promise<string> => {
-        const response = await fetch(`${server.url}${path}`, { headers: { connection: "close" } });
-        return `${response.status} ${await response.text()}`;
-      };
       expect(await get("/healthz")).toMatch(/^200 .*"ok"/);
       expect(await get("/readyz")).toMatch(/^200 .*"ready"/);
-      expect(await get("/metrics")).toMatch(/^200 [^]*onceward_/);
+      await server.deliver(checkout(freshTag()));
+      expect(await get("/metrics")).toMatch(
+        /^200 [^]*\nonceward_deliveries_total{source="stripe",outcome="accepted"} \d+\n/,
+      );
     });
 
     // The embedded one lives in the store's process, which is killed below.
@@ -266,6 +270,9 @@ export function storeSuite({ name, needs, restarts, open }: StoreCase): void {
         await Promise.race(deliveries);
         await database!.kill!();
         await server.deliverUntil(503, checkout(tags[0]!));
+        // The process is well, and says that it can do nothing.
+        await expect.poll(() => get("/readyz"), { timeout: 60_000 }).toMatch(/^503 .*"not ready"/);
+        expect(await get("/healthz")).toMatch(/^200 /);
         await database!.restart!();
         await Promise.all(deliveries);
         for (const tag of tags) expect(await effectsOf(tag)).toEqual(one);
