@@ -197,6 +197,16 @@ create table onceward.log (
 create index log_of_task on onceward.log (scope, key, logged_at);
 create index log_by_time on onceward.log (logged_at);
 
+-- How often an event was delivered again, for people who look. Counted in memory and written seldom, so that a storm
+-- of duplicates stays cheap; a crash loses a few.
+create table onceward.delivery (
+  scope text collate "C" not null,
+  key text collate "C" not null,
+  again integer not null,
+  last_at timestamptz not null,
+  primary key (scope, key)
+);
+
 -- Who changed something by hand, when and why: replays, cancels, prunes, answers to unknown outcomes, signals that
 -- somebody sent. Apart from the log, which goes with its task; nothing deletes from here but a prune that was told to.
 create table onceward.audit (

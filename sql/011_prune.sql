@@ -155,6 +155,7 @@ begin
     c as (delete from onceward.step x using old where x.scope = old.scope and x.key = old.key and wet),
     d as (delete from onceward.signal x using old where x.scope = old.scope and x.key = old.key and wet),
     e as (delete from onceward.log x using old where x.scope = old.scope and x.key = old.key and wet),
+    g as (delete from onceward.delivery x using old where x.scope = old.scope and x.key = old.key and wet),
     -- In the same commit: who no longer sees a key sees that it may have been there.
     f as (
       insert into onceward.pruned as p (scope, until)

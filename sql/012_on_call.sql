@@ -258,6 +258,8 @@ begin
   return onceward.look(story.scope, story.key) || jsonb_build_object(
     'payload_bytes', (select octet_length(coalesce(p.body, '')) + coalesce(octet_length(p.bytes), 0) from onceward.payload p
       where p.scope = t.scope and p.key = t.key),
+    'deliveries', (select jsonb_build_object('again', d.again, 'last_at', d.last_at) from onceward.delivery d
+      where d.scope = t.scope and d.key = t.key),
     'earlier_steps', (select coalesce(jsonb_agg(jsonb_build_object('generation', s.generation, 'name', s.name, 'state', s.state,
         'attempt', s.attempt, 'started_at', s.started_at, 'finished_at', s.finished_at) order by s.generation, s.started_at, s.name), '[]')
       from onceward.step s where s.scope = t.scope and s.key = t.key and s.generation < t.generation),
@@ -279,6 +281,85 @@ begin
       select coalesce(jsonb_agg(up.cause order by up.depth), '[]') from up),
     'audit', (select coalesce(jsonb_agg(to_jsonb(a) - 'scope' - 'key' order by a.changed_at), '[]')
       from onceward.audit a where a.scope = t.scope and a.key = t.key));
+end
+$fn$;
+
+-- rows_of: which rows of your own tables the commits of a task wrote that nobody has changed since, or null where there
+-- is no such task. A row carries the id of the transaction that wrote it, and so do the rows of the ledger that were
+-- written with it: the completion, steps, effect keys, moves, and payloads of what it enqueued. It reads whole tables,
+-- so those above `largest` bytes are left out and named. Rows that were written under a savepoint carry another id.
+--   {"tables": [{"table": t, "rows": n, "keys": [primary keys, at most `max`]}], "left_out": [tables]}
+create function onceward.rows_of(scope text, key text, max text default '20', largest text default '1073741824')
+  returns jsonb
+  language plpgsql stable set jit = off
+  as $fn$
+declare
+  t onceward.task;
+  me text := rows_of.scope || ' ' || rows_of.key;
+  until timestamptz;
+  xids xid[];
+  c record;
+  rows bigint;
+  keys jsonb;
+  tables jsonb := '[]';
+  left_out jsonb := '[]';
+begin
+  select * into t from onceward.task k where k.scope = rows_of.scope and k.key = rows_of.key;
+  if not found then
+    return null;
+  end if;
+  until := coalesce(t.finished_at, onceward.now()) + interval '1 second';
+  select array_agg(w.xid) into xids from (
+    select k.xmin as xid from onceward.task k where k.scope = t.scope and k.key = t.key and k.state = 'done'
+    union all
+    select s.xmin from onceward.step s where s.scope = t.scope and s.key = t.key and s.state = 'done'
+    union all
+    select e.xmin from onceward.effect e where e.cause = me and e.taken_at between t.created_at and until
+    union all
+    select m.xmin from onceward.move m where m.cause = me and m.moved_at between t.created_at and until
+    union all
+    select p.xmin from onceward.task k join onceward.payload p on p.scope = k.scope and p.key = k.key
+    where k.cause = me and k.created_at between t.created_at and until
+  ) w;
+  for c in
+    select r.oid, r.oid::regclass::text as name, pg_relation_size(r.oid) as size,
+      (select string_agg(quote_ident(a.attname), ', ' order by array_position(i.indkey::smallint[], a.attnum))
+        from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+        where i.indrelid = r.oid and i.indisprimary) as key
+    from pg_class r join pg_namespace n on n.oid = r.relnamespace
+    where r.relkind = 'r' and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema'
+      and r.relnamespace <> (select l.relnamespace from pg_class l where l.oid = 'onceward.task'::regclass)
+      and has_schema_privilege(n.oid, 'usage') and has_table_privilege(r.oid, 'select')
+    order by 2
+  loop
+    if c.size > largest::bigint then
+      left_out := left_out || to_jsonb(c.name);
+      continue;
+    end if;
+    execute format('select count(*) from %s as r where r.xmin = any ($1)', c.name) into rows using xids;
+    if rows > 0 then
+      keys := '[]';
+      if c.key is not null then
+        execute format('select jsonb_agg(to_jsonb(k)) from (select %s from %s as r where r.xmin = any ($1) limit $2) k', c.key, c.name)
+          into keys using xids, rows_of.max::integer;
+      end if;
+      tables := tables || jsonb_build_object('table', c.name, 'rows', rows, 'keys', keys);
+    end if;
+  end loop;
+  return jsonb_build_object('tables', tables, 'left_out', left_out);
+end
+$fn$;
+
+-- delivered_again: these were delivered so many times more.
+create function onceward.delivered_again(scopes text[], keys text[], counts text[]) returns jsonb
+  language plpgsql volatile
+  as $fn$
+begin
+  insert into onceward.delivery as d (scope, key, again, last_at)
+  select u.scope, u.key, u.count, onceward.now() from unnest(scopes, keys, counts::integer[]) as u(scope, key, count)
+  order by u.scope, u.key
+  on conflict on constraint delivery_pkey do update set again = d.again + excluded.again, last_at = excluded.last_at;
+  return to_jsonb(cardinality(keys));
 end
 $fn$;
 

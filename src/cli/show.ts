@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Logged, Story } from "../recover/story.ts";
+import type { Logged, Story, WrittenRows } from "../recover/story.ts";
 import { ledgerCommand, withLedger, type LedgerOptions } from "./command.ts";
 import { Failure } from "./fail.ts";
 import { locate } from "./locate.ts";
@@ -8,7 +8,10 @@ import { plain, span, table, time } from "./output.ts";
 interface ShowOptions extends LedgerOptions {
   readonly scope?: string;
   readonly values?: boolean;
+  readonly rows?: boolean;
 }
+
+type Told = Story & { readonly rows?: WrittenRows | null };
 
 /** `onceward show KEY`. */
 export function showCommand(): Command {
@@ -16,14 +19,20 @@ export function showCommand(): Command {
     .argument("<key>", "an event's id, or the key of a job or action")
     .option("--scope <scope>", "where several have this key: only the one of this scope")
     .option("--values", "show results of steps too, which can hold personal data")
+    .option("--rows", "find the rows of your own tables that it wrote, which reads these tables")
     .action(
-      withLedger<ShowOptions>(async ({ recovery, out }, { scope, values }, [key = ""]) => {
+      withLedger<ShowOptions>(async ({ recovery, out }, { scope, values, rows }, [key = ""]) => {
         const found = await locate(recovery, key, scope);
         const stories = (await Promise.all(found.map((task) => recovery.show(task)))).filter(
           (story) => story !== null,
         );
         if (stories.length === 0) throw new Failure(`There is no task with the key ${plain(key)}.`);
-        const told = values ? stories : stories.map(withoutValues);
+        const told: Told[] = [];
+        for (const story of stories)
+          told.push({
+            ...(values ? story : withoutValues(story)),
+            ...(rows && { rows: await recovery.rowsOf(story) }),
+          });
         out.answer(told, () => told.flatMap((story, i) => [...(i > 0 ? [""] : []), ...tell(story)]));
       }),
     );
@@ -41,7 +50,7 @@ function withoutValues(story: Story): Story {
   };
 }
 
-function tell(story: Story): string[] {
+function tell(story: Told): string[] {
   return [
     `${plain(story.scope)} ${plain(story.key)}`,
     ...facts(story),
@@ -87,6 +96,7 @@ function tell(story: Story): string[] {
         story.moves.map((move) => [move.machine, move.subject, move.move, move.from, move.to, time(move.at)]),
       ),
     ),
+    ...section("Rows that it wrote", story.rows ? written(story.rows) : []),
   ];
 }
 
@@ -97,6 +107,7 @@ function facts(story: Story): string[] {
     ["reason", story.reason],
     ["attempts", `${story.attempt}, ${story.tries} of ${story.max_tries} tries used`],
     ["generation", story.generation > 1 ? String(story.generation) : null],
+    ["delivered", deliveries(story)],
     ["group", story.serial],
     ["behind", story.behind],
     ["worker", story.held_by],
@@ -107,10 +118,29 @@ function facts(story: Story): string[] {
   return rows.flatMap(([name, value]) => (value === null ? [] : [`  ${name.padEnd(10)}  ${plain(value)}`]));
 }
 
+function deliveries({ deliveries: more }: Story): string | null {
+  return more === null ? null : `${more.again} times more, the last at ${time(more.last_at)}`;
+}
+
 function waiting({ due_at }: Story): string {
   if (due_at === null || due_at === "infinity") return "waiting for a signal";
   const late = Date.now() - Date.parse(due_at);
   return late >= 0 ? `waiting, due for ${span(late)}` : `waiting until ${time(due_at)}`;
+}
+
+function written({ tables, left_out }: WrittenRows): string[] {
+  return [
+    ...(tables.length === 0 ? ["None that nobody has changed since."] : []),
+    ...table(
+      ["table", "rows", "primary keys"],
+      tables.map(({ table: name, rows, keys }) => [
+        name,
+        rows,
+        keys.map((key) => JSON.stringify(key)).join(" "),
+      ]),
+    ),
+    ...(left_out.length > 0 ? [`Too large to read: ${left_out.map(plain).join(", ")}`] : []),
+  ];
 }
 
 /** From the record to the end, in order. */

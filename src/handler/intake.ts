@@ -2,6 +2,7 @@
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
+import type { Deliveries } from "./deliveries.ts";
 import type { AnswerMode } from "./handler.ts";
 import type { Inline } from "./inline.ts";
 import { gravest, outcomeOfState, type Outcome } from "./outcome.ts";
@@ -20,6 +21,7 @@ export interface IntakeParts<Tx> {
   /** Types that can happen only once per object. */
   readonly oncePerObject: ReadonlySet<string>;
   readonly answer: AnswerMode | undefined;
+  readonly deliveries: Deliveries;
   /** Workers of other processes run what this one records. */
   readonly workerElsewhere: boolean;
 }
@@ -53,6 +55,8 @@ export class Intake<Tx> {
     let outcome = await (attended.length > 0 ? this.#inline(task, handlers, attended) : this.#queued(task));
     if (outcome === "ignored" && handlers.length > 0) outcome = await this.#revive(task, handlers, attended);
     if (outcome === "conflict") await this.#keepApart(task);
+    if (outcome === "duplicate" || outcome === "parked" || outcome === "busy")
+      this.#parts.deliveries.again(task);
     return { outcome, scope: task.scope, key: task.key };
   }
 

@@ -14,6 +14,7 @@ import type {
   HandlerOptions,
   TypeOrPattern,
 } from "./handler.ts";
+import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken } from "./intake.ts";
 import { checkPattern, Registry } from "./registry.ts";
@@ -117,6 +118,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
     inline: new Inline({ engine, lane, places: concurrency, waitMs }),
     oncePerObject: oncePerObject(source.oncePerObject, options.oncePerObject),
     answer: options.answer,
+    deliveries: new Deliveries(engine as Engine),
     workerElsewhere: options.worker === "elsewhere",
   });
   const take = (identity: Identity, body: Uint8Array): Promise<Taken> => intake.take(identity, body);

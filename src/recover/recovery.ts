@@ -23,7 +23,7 @@ import {
   unfinishedReplays,
 } from "./replay.ts";
 import { readStatus, type Status } from "./status.ts";
-import { type Audited, type Story, tellStory } from "./story.ts";
+import { type Audited, findRows, type Story, tellStory, type WrittenRows } from "./story.ts";
 import { findStuck, type Stuck, type StuckOptions } from "./stuck.ts";
 
 /** For whoever is on call: what is stuck and why, and how it moves again. The same calls as the commands of `onceward`. */
@@ -38,6 +38,8 @@ export interface Recovery {
   find(key: string): Promise<TaskIdentity[]>;
   /** The whole story of one task; null where there is none. */
   show(task: TaskIdentity): Promise<Story | null>;
+  /** Which rows of your own tables its commits wrote that nobody has changed since. It reads these tables. */
+  rowsOf(task: TaskIdentity): Promise<WrittenRows | null>;
 
   /** Has tasks run again: what is dead, failed, ignored, cancelled or unknown. What is done is left alone. */
   replay(tasks: readonly TaskIdentity[], options: ReplayOptions): Promise<readonly Replayed[]>;
@@ -75,6 +77,10 @@ export function createRecovery(context: RecoveryContext): Recovery {
     async show(task) {
       checkIdentity(task.scope, task.key);
       return tellStory(engine, task);
+    },
+    async rowsOf(task) {
+      checkIdentity(task.scope, task.key);
+      return findRows(engine, task);
     },
     replay: (tasks, options) => replayTasks(engine, tasks, options),
     replayWhere: (filter, options) => replayWhere(context, filter, options),

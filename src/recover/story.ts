@@ -11,6 +11,8 @@ export interface Story extends ListedTask {
   readonly result: string | null;
   /** Null where it has been pruned. */
   readonly payload_bytes: number | null;
+  /** How often it was delivered after the first time, roughly; null where it was not. */
+  readonly deliveries: { readonly again: number; readonly last_at: string } | null;
   readonly steps: readonly SavedStep[];
   readonly earlier_steps: readonly (Pick<SavedStep, "name" | "state"> & { readonly generation: number })[];
   readonly signals: Readonly<Record<string, ToldSignal>>;
@@ -60,4 +62,21 @@ export interface Audited {
 export async function tellStory(engine: Engine, { scope, key }: TaskIdentity): Promise<Story | null> {
   await engine.ready();
   return engine.ledger.verbs.call("story", [scope, key]);
+}
+
+/** Which rows of the application's tables the commits of a task wrote that nobody has changed since. */
+export interface WrittenRows {
+  readonly tables: readonly {
+    readonly table: string;
+    readonly rows: number;
+    /** Primary keys, at most twenty. */
+    readonly keys: readonly Readonly<Record<string, unknown>>[];
+  }[];
+  /** Too large to be read for this. */
+  readonly left_out: readonly string[];
+}
+
+export async function findRows(engine: Engine, { scope, key }: TaskIdentity): Promise<WrittenRows | null> {
+  await engine.ready();
+  return engine.ledger.verbs.call("rows_of", [scope, key]);
 }

@@ -101,6 +101,9 @@ describeOnCall("newest", "commands", (bench) => {
       ["stripe", "…"],
       ["stripe/#mail", null],
     ]);
+    expect((await onceward(on("show", "evt_done", "--scope", "stripe", "--rows"))).stdout).toContain(
+      "Rows that it wrote\n  None that nobody has changed since.",
+    );
     const [one] = await answerOf<Story[]>(on("show", "evt_done", "--scope", "stripe", "--values"));
     expect(one?.result).toBe('"personal"');
     expect(await onceward(on("show", "none"))).toMatchObject({

@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { NewTask } from "../../src/ledger/task.ts";
+import { deliveryOf, event } from "../handler/support.ts";
 import { describeOnCall, type OnCall } from "./support.ts";
 
 const minute = 60_000;
@@ -219,6 +220,51 @@ describeOnCall("newest", "on call", (bench) => {
     await ledger.record({ scope: "stripe/#mail", key: "evt_story" });
     expect(await recovery.find("evt_story")).toEqual([cause, { scope: "stripe/#mail", key: "evt_story" }]);
     expect(await recovery.find("none")).toEqual([]);
+  });
+
+  it("finds the rows that a task wrote by its commits, and not those of others", async () => {
+    const { ledger, recovery, once } = tools();
+    const { database } = once;
+    await database.query("create table orders (id text primary key, note text)");
+    await database.query("create table order_lines (a int, b int, primary key (b, a))");
+    const work = async (key: string): Promise<void> => {
+      await ledger.recordAndClaim({ scope: "rows", key });
+      await database.transaction(async (tx, queryable) => {
+        await tx.query("insert into orders values ($1, 'by a task'), ($1 || ' changed', 'soon')", [key]);
+        await tx.query("insert into order_lines values (1, $1), (2, $1)", [key.length]);
+        await ledger.within(queryable).complete([{ scope: "rows", key, attempt: 1 }]);
+      });
+    };
+    await work("one");
+    await work("three");
+    await database.query("update orders set note = 'by a person' where id = 'one changed'");
+    expect(await recovery.rowsOf({ scope: "rows", key: "one" })).toEqual({
+      tables: [
+        {
+          table: "order_lines",
+          rows: 2,
+          keys: [
+            { a: 1, b: 3 },
+            { a: 2, b: 3 },
+          ],
+        },
+        { table: "orders", rows: 1, keys: [{ id: "one" }] },
+      ],
+      left_out: [],
+    });
+    expect(await recovery.rowsOf({ scope: "rows", key: "none" })).toBe(null);
+  });
+
+  it("counts what is delivered again", async () => {
+    const { once, recovery } = tools();
+    const sent = deliveryOf(JSON.stringify(event("invoice.paid", { id: "evt_again" })));
+    const billing = once.sources.get("stripe")!;
+    for (let i = 0; i < 4; i++) expect((await billing.receive(sent)).status).toBe(200);
+    const again = await vi.waitUntil(
+      async () => (await recovery.show({ scope: "stripe", key: "evt_again" }))?.deliveries,
+      { timeout: 60_000, interval: 200 },
+    );
+    expect(again).toMatchObject({ again: 3 });
   });
 
   it("keeps who changed what: replays, cancels, answers, signals of people; and nothing that code did", async () => {

@@ -139,12 +139,49 @@ export function recoverSuite(suite: () => Suite): void {
     ]);
   });
 
+  it("answers whoever is on call", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    for (const key of ["a", "b"]) {
+      await ledger.recordAndClaim({ scope, key });
+      await ledger.fail({ scope, key, attempt: 1, reason: `broken ${key}1`, retry: "never" });
+    }
+    const status = await verbs.call<{ scopes: unknown[]; failures: { error: string }[] }>("status", ["true"]);
+    expect(status.scopes).toContainEqual(expect.objectContaining({ scope, dead: 2, done: 0 }));
+    expect(status.failures).toContainEqual(expect.objectContaining({ error: "broken …" }));
+    expect(await verbs.call("stuck", ["1 minute", "1", scope])).toMatchObject({
+      groups: [{ reason: "dead", scope, count: 2 }],
+      tasks: [{ key: "a", error: "broken a1" }],
+    });
+    expect(await verbs.call("whereis", ["a"])).toContain(scope);
+    expect(await verbs.call("story", [scope, "a"])).toMatchObject({
+      state: "dead",
+      effects: [],
+      enqueued: [],
+    });
+    expect(await verbs.call("rows_of", [scope, "a"])).toMatchObject({ left_out: [] });
+    const filter = JSON.stringify({ lane: scope, states: ["dead", "failed"] });
+    expect(await verbs.call("replay_begin", [scope, filter, "false", "1", "ann"])).toMatchObject({
+      found: 2,
+    });
+    expect(await verbs.call("replay_next", [scope, "1"])).toMatchObject({ total: 1, ended: false });
+    expect(await verbs.call("replays", [])).toContainEqual(
+      expect.objectContaining({ name: scope, total: 1 }),
+    );
+    expect(await verbs.call("replay_next", [scope])).toMatchObject({ total: 2, ended: true });
+    expect(await verbs.call("replay_next", [scope])).toEqual({ outcome: "missing" });
+    expect((await claimDue(ledger, scope)).map(({ key }) => key)).toEqual(["a"]); // The other one has its own time.
+    expect(await verbs.call("delivered_again", [[scope], ["a"], ["2"]])).toBe(1);
+    const audit = await verbs.call<{ what: string }[]>("audit", [null, null, "ann", null, scope]);
+    expect(audit.map(({ what }) => what)).toEqual(["replayed", "replayed"]);
+  });
+
   it("knows which workers are there", async () => {
     const { verbs, clock, bench } = suite();
     const [a, b] = [freshLane(), freshLane()];
     const there = async (): Promise<unknown> => {
       const { rows } = await bench.database.query(
-        "select jsonb_agg(to_jsonb(w.lanes) order by id) as lanes from onceward.worker w where id in ($1::text, $2::text)",
+        "select jsonb_agg(to_jsonb(w.lanes) order by id = $1::text desc) as lanes from onceward.worker w where id in ($1::text, $2::text)",
         [a, b],
       );
       return rows[0]?.["lanes"];
