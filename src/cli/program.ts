@@ -3,6 +3,7 @@ import { ownVersion } from "../package.ts";
 import { auditCommand } from "./audit.ts";
 import { cancelCommand } from "./cancel.ts";
 import { doctorCommand } from "./doctor.ts";
+import { initCommand } from "./init.ts";
 import { listCommand } from "./list.ts";
 import { pruneCommand } from "./prune.ts";
 import { replayCommand } from "./replay.ts";
@@ -29,6 +30,8 @@ export function makeProgram(): Command {
     .option("--port <number>", "port to listen on (PORT, else 4400)")
     .option("--host <address>", "address to listen on (HOST, else 127.0.0.1)")
     .action(serve);
+
+  program.addCommand(initCommand());
 
   program
     .command("migrate")
