@@ -19,6 +19,12 @@ const clock = new URL("wrong-clock.mjs", import.meta.url).href;
 /** What stood last on its standard error, to say why one did not start. */
 const saidKept = 2_000;
 
+/** Ended with us; one that is stopped just then would not notice that we are gone. */
+const running = new Set<ChildProcess>();
+process.once("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
 export class AppProcess {
   readonly role: Role;
   readonly port: number;
@@ -33,9 +39,16 @@ export class AppProcess {
   }
 
   static async start(options: AppOptions): Promise<AppProcess> {
-    const made = new AppProcess(options, await freePort());
-    await made.start();
-    return made;
+    for (let tries = 1; ; tries++) {
+      const made = new AppProcess(options, await freePort());
+      try {
+        await made.start();
+        return made;
+      } catch (error) {
+        // Somebody else took it in the meantime.
+        if (tries === 5 || !/Port \d+ .* is taken/.test(String(error))) throw error;
+      }
+    }
   }
 
   /** Resolves once it serves. It comes back on the same port. */
@@ -57,6 +70,8 @@ export class AppProcess {
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
     this.#child = child;
+    running.add(child);
+    child.once("exit", () => running.delete(child));
     let said = "";
     child.stderr?.setEncoding("utf8").on("data", (text: string) => (said = (said + text).slice(-saidKept)));
     await new Promise<void>((resolve, reject) => {

@@ -78,9 +78,14 @@ export class Load {
   }
 
   #until(condition: () => boolean): Promise<void> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#watchers.delete(look);
+        reject(new Error(`no progress within ${takenWithinMs} ms: ${JSON.stringify([...this.answers])}`));
+      }, takenWithinMs).unref();
       const look = (): void => {
         if (!condition()) return;
+        clearTimeout(timer);
         this.#watchers.delete(look);
         resolve();
       };

@@ -15,7 +15,8 @@ export const hang: Fault = {
         ...options,
         url: proxy.through(url),
         direct: () => url,
-        env: { FAULTS_TIMEOUT_MS: String(options.size.leaseMs) },
+        // Long enough that on a busy machine nothing else takes so long.
+        env: { FAULTS_TIMEOUT_MS: "5000" },
       });
       later(() => stage.close());
       return {
