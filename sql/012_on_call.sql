@@ -350,13 +350,15 @@ begin
 end
 $fn$;
 
--- delivered_again: these were delivered so many times more.
+-- delivered_again: these were delivered so many times more. Of what was pruned meanwhile nothing is counted: nobody
+-- would ever delete it.
 create function onceward.delivered_again(scopes text[], keys text[], counts text[]) returns jsonb
   language plpgsql volatile
   as $fn$
 begin
   insert into onceward.delivery as d (scope, key, again, last_at)
   select u.scope, u.key, u.count, onceward.now() from unnest(scopes, keys, counts::integer[]) as u(scope, key, count)
+  where exists (select from onceward.task t where t.scope = u.scope and t.key = u.key)
   order by u.scope, u.key
   on conflict on constraint delivery_pkey do update set again = d.again + excluded.again, last_at = excluded.last_at;
   return to_jsonb(cardinality(keys));

@@ -58,15 +58,15 @@ async function pruneLedger(session: Session, options: PruneCommandOptions): Prom
   const total = sum(wanted);
   if (options.dryRun || total === 0)
     return out.answer({ dry_run: options.dryRun === true, ...wanted }, () =>
-      total === 0 ? "Nothing is old enough to go." : `${described(wanted)} would go.`,
+      total === 0 ? "Nothing is old enough to go." : `Would go: ${described(wanted)}.`,
     );
 
-  await confirm(`${described(wanted)} will be gone for good.`, options);
+  await confirm(`This goes for good: ${described(wanted)}.`, options);
   const progress = new Progress(total);
   const pruned = await recovery
     .prune({ ...request, ...signed(options), onProgress: (so) => progress.show(sum(so)) })
     .finally(() => progress.end());
-  out.answer({ dry_run: false, ...pruned }, () => `${described(pruned)} are gone.`);
+  out.answer({ dry_run: false, ...pruned }, () => `Gone: ${described(pruned)}.`);
 }
 
 /** What was said on the command line goes before the configuration. */
@@ -93,17 +93,17 @@ function sum(pruned: Pruned): number {
 }
 
 function described(pruned: Pruned): string {
-  const names: Record<keyof Pruned, string> = {
-    payloads: "payloads",
-    steps: "steps",
-    keys: "tasks with their keys",
-    log: "lines of the log",
-    audit: "lines of the audit",
-    moves: "moves of machines",
-    effects: "effect keys",
+  const names: Record<keyof Pruned, readonly [string, string]> = {
+    payloads: ["payload", "payloads"],
+    steps: ["step", "steps"],
+    keys: ["task with its key", "tasks with their keys"],
+    log: ["line of the log", "lines of the log"],
+    audit: ["line of the audit", "lines of the audit"],
+    moves: ["move of a machine", "moves of machines"],
+    effects: ["effect key", "effect keys"],
   };
   const parts = Object.entries(pruned)
     .filter(([, n]) => n > 0)
-    .map(([what, n]) => `${n} ${names[what as keyof Pruned]}`);
-  return parts.length === 0 ? "0 rows" : parts.join(", ");
+    .map(([what, n]) => `${n} ${names[what as keyof Pruned][n === 1 ? 0 : 1]}`);
+  return parts.length === 0 ? "nothing" : parts.join(", ");
 }
