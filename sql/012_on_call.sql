@@ -243,7 +243,7 @@ $fn$;
 -- story: all that the ledger knows of one task and of what it brought about, or null. What a task took, enqueued and
 -- moved, it did between its record and its end: so the indexes by time find it.
 create function onceward.story(scope text, key text) returns jsonb
-  language plpgsql stable set jit = off
+  language plpgsql stable set jit = off set enable_seqscan = off
   as $fn$
 declare
   t onceward.task;

@@ -1,5 +1,7 @@
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { Recovery } from "../recover/recovery.ts";
+import { Failure } from "./fail.ts";
+import { plain } from "./output.ts";
 
 /**
  * The tasks that a key means. Events are known by their key alone, but one with several handlers has a task for each
@@ -16,4 +18,25 @@ export async function locate(
 /** The event's own task among those of its handlers: who runs it again runs theirs. */
 export function eventItself(tasks: readonly TaskIdentity[]): readonly TaskIdentity[] {
   return tasks.filter(({ scope }) => !/\/[#!]/.test(scope));
+}
+
+/** The one task that a key means. */
+export async function locateOne(
+  recovery: Recovery,
+  key: string,
+  scope: string | undefined,
+): Promise<TaskIdentity> {
+  const [task, another] = await locate(recovery, key, scope);
+  if (!task) throw new Failure(`There is no task with the key ${plain(key)}.`);
+  if (another) throw new Failure(`Several tasks have the key ${plain(key)}: say --scope.`);
+  return task;
+}
+
+/** A value that somebody typed. */
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new Failure(`--value is JSON, such as '{"id": 1}' or '"text"'.`);
+  }
 }

@@ -11,6 +11,7 @@ import { resolveCommand } from "./resolve.ts";
 import { migrateCommand, sqlCommand } from "./schema.ts";
 import { serve } from "./serve.ts";
 import { showCommand } from "./show.ts";
+import { signalCommand } from "./signal.ts";
 import { statusCommand } from "./status.ts";
 import { storm, trigger } from "./storm/storm.ts";
 import { stuckCommand } from "./stuck.ts";
@@ -76,6 +77,7 @@ export function makeProgram(): Command {
   program.addCommand(replayCommand());
   program.addCommand(cancelCommand());
   program.addCommand(resolveCommand());
+  program.addCommand(signalCommand());
   program.addCommand(auditCommand());
   program.addCommand(pruneCommand());
   program.addCommand(doctorCommand());

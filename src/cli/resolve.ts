@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { changingCommand, signed, withLedger, type ChangeOptions, type LedgerOptions } from "./command.ts";
 import { Failure } from "./fail.ts";
-import { locate } from "./locate.ts";
+import { jsonOf, locateOne } from "./locate.ts";
 import { plain } from "./output.ts";
 
 interface ResolveOptions extends LedgerOptions, ChangeOptions {
@@ -28,27 +28,16 @@ export function resolveCommand(): Command {
       withLedger<ResolveOptions>(async ({ recovery, out }, options, [key = ""]) => {
         const { scope, step, done, notDone, value } = options;
         if ((done === true) === (notDone === true)) throw new Failure("Say either --done or --not-done.");
-        const tasks = await locate(recovery, key, scope);
-        const [task] = tasks;
-        if (!task) throw new Failure(`There is no task with the key ${plain(key)}.`);
-        if (tasks.length > 1) throw new Failure(`Several tasks have the key ${plain(key)}: say --scope.`);
+        const task = await locateOne(recovery, key, scope);
         const { outcome } = await recovery.resolve(task, {
           ...signed(options),
           step,
           decision: done ? "done" : "not done",
-          value: value === undefined ? undefined : parsed(value),
+          value: value === undefined ? undefined : jsonOf(value),
         });
         if (outcome === "missing")
           throw new Failure(`${plain(key)} has no step ${plain(step)} whose outcome is unknown.`);
         out.answer({ ...task, step, outcome }, () => `Resolved; ${plain(key)} goes on.`);
       }),
     );
-}
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json) as unknown;
-  } catch {
-    throw new Failure("--value is JSON, such as '{\"id\": 1}' or '\"text\"'.");
-  }
 }

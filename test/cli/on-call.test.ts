@@ -166,6 +166,15 @@ describeOnCall("newest", "commands", (bench) => {
     expect(last?.actor).toMatch(/.@./);
   });
 
+  it("signal: an approval by a person, whose first word counts", async () => {
+    const signal = on("signal", "evt_3", "approved", "--actor", "ann");
+    expect(await answerOf(signal)).toMatchObject({ key: "evt_3", outcome: "sent" });
+    expect((await onceward(signal)).stderr).toContain("the first word counts");
+    expect((await onceward(on("signal", "nowhere", "approved"))).code).toBe(1);
+    const [last] = await answerOf<Audited[]>(on("audit", "--what", "signal"));
+    expect(last).toMatchObject({ actor: "ann", key: "evt_3", detail: "approved" });
+  });
+
   it("say what is missing instead of making it", async () => {
     const nowhere = await onceward(["status", "--database", bench().url, "--schema", "other"]);
     expect(nowhere).toMatchObject({ code: 1, stdout: "" });

@@ -74,6 +74,19 @@ describeOnCall("newest", "replay by filter", (bench) => {
     expect(await replaying).toMatchObject({ found: 300, total: 300 });
     const open = "select count(*) from onceward.task where scope = 'stripe' and state <> 'done'";
     await vi.waitUntil(async () => (await count(open)) === 0, { timeout: 120_000, interval: 50 });
+
+    // Again, on purpose: the handler runs once more, and what it guards by an effect key does not.
+    const task = { scope: "stripe", key: "evt_void" };
+    await billing.receive(deliveryOf(JSON.stringify(event("invoice.updated", { id: task.key }))));
+    await vi.waitUntil(async () => (await count(open)) === 0, { timeout: 120_000, interval: 50 });
+    expect(await once.recovery.replay([task], by)).toEqual([{ ...task, outcome: "done" }]);
+    expect(await once.recovery.replay([task], { ...by, again: true })).toEqual([
+      { ...task, outcome: "replayed again" },
+    ]);
+    await vi.waitUntil(async () => (await count(open)) === 0, { timeout: 120_000, interval: 50 });
+    expect(await count("select count(*) from effect where event = 'evt_void seen'")).toBe(2);
+    expect(await count("select count(*) from effect where event = 'evt_void voided'")).toBe(1);
+    await once.database.query("delete from effect where event like 'evt_void%'");
     await once.engine.stop(); // The tests below look at tasks that nobody runs.
     expect(await count("select count(*) from effect")).toBe(350);
     expect(await count("select count(distinct event) from effect")).toBe(350);

@@ -46,6 +46,11 @@ async function open(url: string, pool: pg.Pool): Promise<OnCall> {
     .source(stripe({ secrets: SECRET }), { answer: "queued", worker: "elsewhere" })
     .on("invoice.paid", async ({ event, tx }) => {
       await tx.query("insert into effect (event) values ($1)", [event.id]);
+    })
+    .on("invoice.updated", async ({ event, tx, once: takes }) => {
+      await tx.query("insert into effect (event) values ($1)", [`${event.id} seen`]);
+      if (await takes(`void:${event.id}`))
+        await tx.query("insert into effect (event) values ($1)", [`${event.id} voided`]);
     });
   await once.engine.ready();
   return {
