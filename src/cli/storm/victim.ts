@@ -41,6 +41,8 @@ export class Victim {
   async #spawn(): Promise<void> {
     const child = spawn(process.execPath, [main, "serve", this.#target, "--port", String(this.#port)], {
       stdio: ["ignore", "pipe", "pipe"],
+      // For configurations that read it, as examples/store does: what a killed process held comes back soon.
+      env: { LEASE_SECONDS: "5", ...process.env },
     });
     this.#child = child;
     let said = "";
