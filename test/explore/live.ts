@@ -1,0 +1,418 @@
+/** The real Postgres behind the explorer: named sessions, a clock in its hands, and its whole state as text. */
+import { setTimeout as realTimeout } from "node:timers";
+import pg from "pg";
+import { pgDatabase } from "../../src/database/pg.ts";
+import { migrate } from "../../src/ledger/migrate.ts";
+import { inlined } from "./params.ts";
+
+export interface Statement {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
+export interface TimedStatement {
+  readonly statement: Statement;
+  readonly clockMs: number;
+}
+
+export type Reply =
+  | { readonly rows: string; readonly command: string; readonly rowCount: number | null }
+  | { readonly error: { readonly message: string; readonly code: string | undefined } };
+
+export interface Table {
+  readonly name: string;
+  readonly columns: readonly string[];
+}
+
+/** What changes no behaviour: which migrations there are, which workers said hello, and the clock itself. */
+const leftOut = new Set(["migration", "worker"]);
+
+/** How long a statement may be silent before we look whether it waits for a lock. */
+const silenceMs = 2;
+
+/** Dead rows slow every scan down; so many statements make some. */
+const statementsAVacuum = 2_000;
+
+export class LiveDatabase {
+  readonly tables: readonly Table[];
+  readonly #url: string;
+  readonly #monitor: pg.Client;
+  readonly #clients = new Map<string, pg.Client>();
+  readonly #pids = new Map<string, number>();
+  /** Sessions that may have a transaction open. */
+  readonly #open = new Set<string>();
+  readonly #waiting = new Map<string, Promise<Reply>>();
+  #nextVacuum = statementsAVacuum;
+  statements = 0;
+
+  private constructor(url: string, monitor: pg.Client, tables: readonly Table[]) {
+    this.#url = url;
+    this.#monitor = monitor;
+    this.tables = tables;
+  }
+
+  /** `schema` makes the tables of the application and of the naive ways, in schemas of their own. */
+  static async open(url: string, schema: string): Promise<LiveDatabase> {
+    const database = pgDatabase(url, { max: 1 });
+    await migrate(database);
+    await database.close();
+    const monitor = await connect(url);
+    await monitor.query(schema);
+    await monitor.query(`
+      create schema explore;
+      create table explore.clock (at timestamptz not null);
+      insert into explore.clock values ('epoch');
+      create or replace function onceward.now() returns timestamptz language sql volatile
+        as $fn$ select at from explore.clock $fn$;`);
+    const { rows } = await monitor.query<{ name: string; table: string; columns: string[] }>(`
+      select format('%I.%I', n.nspname, c.relname) as name, c.relname as table,
+        array_agg(a.attname::text order by a.attnum) as columns
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+      where c.relkind = 'r' and n.nspname in ('onceward', 'app') and a.attnum > 0 and not a.attisdropped
+      group by 1, 2 order by 1`);
+    const tables = rows
+      .filter((row) => !leftOut.has(row.table))
+      .map(({ name, columns }) => ({ name, columns }));
+    await monitor.query(functions(tables));
+    return new LiveDatabase(url, monitor, tables);
+  }
+
+  async close(): Promise<void> {
+    for (const client of [this.#monitor, ...this.#clients.values()]) await client.end();
+  }
+
+  async dump(): Promise<string> {
+    const { rows } = await this.#monitor.query<{ state: string }>({
+      name: "dump",
+      text: "select explore.dump() as state",
+    });
+    return rows[0]!.state;
+  }
+
+  /**
+   * Runs a verb while nobody else has a transaction open: what comes before it, itself and the look at what came
+   * of it in one round trip. `from`: the state to start from, unless that is where the database stands.
+   */
+  async runAlone(
+    statement: Statement,
+    clockMs: number,
+    from?: string,
+  ): Promise<{ reply: Reply; dump: string }> {
+    this.statements++;
+    if (from !== undefined) await this.#prepareRestore();
+    const { rows } = await this.#monitor.query<{
+      answer: string | null;
+      code: string | null;
+      message: string | null;
+      state: string;
+    }>({
+      name: "alone",
+      text: "select * from explore.run_alone($1, $2, $3)",
+      values: [from, clockMs, inlined(statement)],
+    });
+    const { answer, code, message, state } = rows[0]!;
+    const reply: Reply =
+      code === null
+        ? { rows: `[{"answer":${answer ?? "null"}}]`, command: "SELECT", rowCount: 1 }
+        : { error: { message: message ?? "", code } };
+    return { reply, dump: state };
+  }
+
+  /**
+   * Runs the statements of a transaction that nobody else sees, all of them in one round trip: kept, with the state
+   * that it leaves; or undone, with the answer to the last one. `from` as in runAlone.
+   */
+  async runTransaction(
+    statements: readonly TimedStatement[],
+    ending: "kept" | "undone",
+    from?: string,
+  ): Promise<{ reply: Reply; dump: string | undefined }> {
+    this.statements++;
+    if (from !== undefined) await this.#prepareRestore();
+    const { rows } = await this.#monitor.query<{
+      answer: string | null;
+      affected: number;
+      code: string | null;
+      message: string | null;
+      state: string | null;
+    }>({
+      name: "transaction",
+      text: "select * from explore.run_transaction($1, $2, $3, $4)",
+      values: [
+        from,
+        statements.map(({ statement }) => inlined(statement)),
+        statements.map(({ clockMs }) => clockMs),
+        ending === "kept",
+      ],
+    });
+    const { answer, affected, code, message, state } = rows[0]!;
+    const command = commandOf(statements.at(-1)!.statement);
+    const reply: Reply =
+      code !== null
+        ? { error: { message: message ?? "", code } }
+        : command === "SELECT"
+          ? {
+              rows: JSON.stringify([{ answer: JSON.parse(answer ?? "null") as unknown }]),
+              command,
+              rowCount: 1,
+            }
+          : { rows: "[]", command, rowCount: affected };
+    return { reply, dump: state ?? undefined };
+  }
+
+  /** Ends all transactions and makes the database what it was. */
+  async restore(state: string, clockMs: number): Promise<void> {
+    await this.#prepareRestore();
+    await this.#monitor.query({
+      name: "restore",
+      text: "select explore.restore($1, $2)",
+      values: [state, clockMs],
+    });
+  }
+
+  async #prepareRestore(): Promise<void> {
+    if (this.#open.size > 0 || this.#waiting.size > 0) await this.#rollbackAll();
+    if (this.statements < this.#nextVacuum) return;
+    this.#nextVacuum = this.statements + statementsAVacuum;
+    await this.#monitor.query(`vacuum explore.clock, ${this.tables.map(({ name }) => name).join(", ")}`);
+  }
+
+  async #rollbackAll(): Promise<void> {
+    const waiting = new Map(
+      [...this.#waiting].map(([session, reply]) => [session, reply.then(() => session)]),
+    );
+    for (const session of this.#open) {
+      if (!waiting.has(session)) await this.#clients.get(session)!.query("rollback");
+    }
+    // Whoever is let in by that first may be whom the others wait for.
+    while (waiting.size > 0) {
+      const session = await Promise.race(waiting.values());
+      waiting.delete(session);
+      await this.#clients.get(session)!.query("rollback");
+    }
+    this.#waiting.clear();
+    this.#open.clear();
+  }
+
+  async setClock(clockMs: number): Promise<void> {
+    await this.#monitor.query({
+      name: "clock",
+      text: "update explore.clock set at = to_timestamp($1::double precision / 1000)",
+      values: [clockMs],
+    });
+  }
+
+  /** Runs a statement, the first of a transaction after `begin`; "blocked" where it waits for a lock that another session holds. */
+  async run(session: string, statement: Statement, begin?: string): Promise<Reply | "blocked"> {
+    const client = await this.#client(session);
+    this.#note(session, statement, begin);
+    this.#waiting.set(
+      session,
+      begin || isRandom(statement)
+        ? sent(client, [...(begin ? [begin] : []), seededText(statement)]).then((replies) => replies.at(-1)!)
+        : client.query({ text: statement.text, values: [...statement.values] }).then(replyOf, errorOf),
+    );
+    return this.#answerOf(session);
+  }
+
+  /** Runs what is known not to wait for anybody: a transaction's first statements, in one round trip. */
+  async runTogether(session: string, statements: readonly Statement[], begin: string): Promise<Reply[]> {
+    const client = await this.#client(session);
+    for (const [i, statement] of statements.entries())
+      this.#note(session, statement, i === 0 ? begin : undefined);
+    return sent(client, [begin, ...statements.map(seededText)]);
+  }
+
+  #note(session: string, { text }: Statement, begin: string | undefined): void {
+    this.statements++;
+    if (begin) this.#open.add(session);
+    else if (/^(commit|rollback)/i.test(text)) this.#open.delete(session);
+  }
+
+  /** Those whose statement waited for a lock and has been answered since. Ask after what can have let them in. */
+  async woken(): Promise<{ session: string; reply: Reply }[]> {
+    const woken: { session: string; reply: Reply }[] = [];
+    for (const session of this.#waiting.keys()) {
+      const reply = await this.#answerOf(session);
+      if (reply !== "blocked") woken.push({ session, reply });
+    }
+    // Who was answered can have let another one in.
+    return woken.length > 0 ? [...woken, ...(await this.woken())] : woken;
+  }
+
+  /** Where several wait for this session, who will race once it lets go: the one that waited first. */
+  async firstBehind(session: string): Promise<string | undefined> {
+    if (this.#waiting.size < 2) return undefined;
+    const behind = [...(await this.#blockers())].filter(([, blockers]) => blockers.includes(session));
+    return behind.length > 1 ? behind[0]![0] : undefined;
+  }
+
+  async #answerOf(session: string): Promise<Reply | "blocked"> {
+    const reply = this.#waiting.get(session)!;
+    const alone = this.#waiting.size === 1 && [...this.#open].every((other) => other === session);
+    for (;;) {
+      const first = await (alone ? reply : Promise.race([reply, silence()]));
+      if (first) {
+        this.#waiting.delete(session);
+        return first;
+      }
+      const blockers = await this.#blockers();
+      // Each waits for the other: Postgres lets one of them fail, in a moment.
+      if (isCircle(blockers, session)) await Promise.race(this.#waiting.values());
+      else if (blockers.get(session)?.length) return "blocked";
+    }
+  }
+
+  /** Who waits for whom; the server's own upkeep lets everybody in again by itself. */
+  async #blockers(): Promise<Map<string, string[]>> {
+    const sessions = [...this.#waiting.keys()];
+    const { rows } = await this.#monitor.query<{ blockers: number[] }>({
+      name: "blockers",
+      text: "select pg_blocking_pids(pid) as blockers from unnest($1::integer[]) with ordinality as u(pid, i) order by i",
+      values: [sessions.map((session) => this.#pids.get(session))],
+    });
+    const byPid = new Map([...this.#pids].map(([name, pid]) => [pid, name]));
+    return new Map(
+      sessions.map((session, i) => [session, rows[i]!.blockers.flatMap((pid) => byPid.get(pid) ?? [])]),
+    );
+  }
+
+  async #client(session: string): Promise<pg.Client> {
+    let client = this.#clients.get(session);
+    if (!client) {
+      client = await connect(this.#url);
+      const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+      this.#pids.set(session, rows[0]!.pid);
+      this.#clients.set(session, client);
+    }
+    return client;
+  }
+}
+
+async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  // A deadlock is found as soon as it can be.
+  await client.query("set synchronous_commit = off; set deadlock_timeout = '20ms'");
+  return client;
+}
+
+/** Several statements in one message: the answers to those that say something, or the error. */
+function sent(client: pg.Client, texts: readonly string[]): Promise<Reply[]> {
+  return client.query(texts.join(";")).then(
+    (results) =>
+      [results]
+        .flat()
+        .filter(({ command }) => command !== "BEGIN" && command !== "DO")
+        .map(replyOf),
+    (error: pg.DatabaseError) => [errorOf(error)],
+  );
+}
+
+function replyOf({ rows, command, rowCount }: pg.QueryResult): Reply {
+  return { rows: JSON.stringify(rows), command, rowCount };
+}
+
+function errorOf({ message, code }: { message: string; code?: string | undefined }): Reply {
+  return { error: { message, code } };
+}
+
+/** Backoffs take a random part off; the same one every time, so that a schedule can be repeated. */
+function isRandom({ text }: Statement): boolean {
+  return text.includes(".fail_many(");
+}
+
+function seededText(statement: Statement): string {
+  return isRandom(statement)
+    ? `do 'begin perform setseed(0.5); end';${inlined(statement)}`
+    : inlined(statement);
+}
+
+/** INSERT, SELECT, … */
+function commandOf({ text }: Statement): string {
+  return /^\w+/.exec(text)![0].toUpperCase();
+}
+
+function isCircle(blockers: ReadonlyMap<string, readonly string[]>, session: string): boolean {
+  const seen = new Set<string>();
+  const reaches = (from: string): boolean =>
+    (blockers.get(from) ?? []).some((other) => {
+      if (other === session) return true;
+      if (seen.has(other)) return false;
+      seen.add(other);
+      return reaches(other);
+    });
+  return reaches(session);
+}
+
+function silence(): Promise<undefined> {
+  return new Promise((resolve) => realTimeout(resolve, silenceMs, undefined));
+}
+
+function functions(tables: readonly Table[]): string {
+  const written = tables.map(
+    ({ name }) => `(select json_agg(t::text order by t::text collate "C") from ${name} t)`,
+  );
+  const restored = tables.map(
+    ({ name }, i) => `
+      delete from ${name};
+      if state ->> ${i} is not null then
+        insert into ${name}
+        select (v.r).* from (select e.t::${name} as r from json_array_elements_text(state -> ${i}) as e(t) offset 0) v;
+      end if;`,
+  );
+  return `
+    create function explore.dump() returns text language plpgsql as $fn$
+      begin
+        return json_build_array(${written.join(", ")})::text;
+      end $fn$;
+    create function explore.restore(state json, clock_ms double precision) returns text language plpgsql as $fn$
+      begin
+        update explore.clock set at = to_timestamp(clock_ms / 1000);
+        ${restored.join("")}
+        return 'restored';
+      end $fn$;
+    create function explore.run_alone(state_before json, clock_ms double precision, statement text,
+        out answer text, out code text, out message text, out state text) language plpgsql as $fn$
+      begin
+        if state_before is null then
+          update explore.clock set at = to_timestamp(clock_ms / 1000) where at <> to_timestamp(clock_ms / 1000);
+        else
+          perform explore.restore(state_before, clock_ms);
+        end if;
+        perform setseed(0.5);
+        begin
+          execute 'select to_json(s.answer)::text from (' || statement || ') s' into answer;
+        exception when others then
+          get stacked diagnostics code = returned_sqlstate, message = message_text;
+        end;
+        state := explore.dump();
+      end $fn$;
+    create function explore.run_transaction(state_before json, statements text[], clocks double precision[], keep boolean,
+        out answer text, out affected integer, out code text, out message text, out state text) language plpgsql as $fn$
+      begin
+        if state_before is not null then
+          perform explore.restore(state_before, clocks[1]);
+        end if;
+        begin
+          for i in 1..cardinality(statements) loop
+            update explore.clock set at = to_timestamp(clocks[i] / 1000) where at <> to_timestamp(clocks[i] / 1000);
+            perform setseed(0.5);
+            if statements[i] ilike 'select%' then
+              execute 'select to_json(s.answer)::text from (' || statements[i] || ') s' into answer;
+            else
+              execute statements[i];
+            end if;
+            get diagnostics affected = row_count;
+          end loop;
+          if not keep then
+            raise exception using errcode = 'UNDO0';
+          end if;
+          state := explore.dump();
+        exception when others then
+          if sqlstate <> 'UNDO0' then
+            get stacked diagnostics code = returned_sqlstate, message = message_text;
+          end if;
+        end;
+      end $fn$;`;
+}

@@ -1,0 +1,109 @@
+/** Time that stands still until the scheduler moves it, and the timers of the explored processes. See globals.ts. */
+
+/** Whoever timers belong to: a process, or the world around the processes. */
+export interface Owner {
+  /** False once it has crashed: nothing of it runs any more. */
+  readonly alive: boolean;
+  /** True while it is stopped: its timers wait. */
+  readonly paused: boolean;
+}
+
+interface Timer {
+  readonly owner: Owner;
+  readonly fn: () => void;
+  readonly every: number | undefined;
+  at: number;
+}
+
+/** Some whole second, so that printed times are easy to read. */
+const startMs = Date.UTC(2026, 0, 1);
+
+export class VirtualTime {
+  /** Milliseconds since 1970. */
+  now = startMs;
+  #running: Owner | undefined;
+  readonly #timers = new Set<Timer>();
+  readonly #immediates: { owner: Owner; fn: () => void }[] = [];
+
+  /** Milliseconds since the schedule began. */
+  get elapsed(): number {
+    return this.now - startMs;
+  }
+
+  /** Whose code runs now; undefined between steps. */
+  get running(): Owner | undefined {
+    return this.#running;
+  }
+
+  reset(): void {
+    this.now = startMs;
+    this.#timers.clear();
+    this.#immediates.length = 0;
+  }
+
+  /** Runs code of this owner, and all that follows from it without waiting for somebody else. */
+  async run(owner: Owner, fn: () => void): Promise<void> {
+    this.#running = owner;
+    try {
+      fn();
+      await turn();
+      // One process runs at a time, so what is queued here is this owner's.
+      for (let next = this.#immediates.shift(); next; next = this.#immediates.shift()) {
+        if (!next.owner.alive) continue;
+        next.fn();
+        await turn();
+      }
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  /** Runs once no promise of this owner can go on any more. */
+  addImmediate(owner: Owner, fn: () => void): void {
+    this.#immediates.push({ owner, fn });
+  }
+
+  /** False for what is no timer of ours. */
+  clearTimer(timer: unknown): boolean {
+    return this.#timers.delete(timer as Timer);
+  }
+
+  setTimer(owner: Owner, ms: number, fn: () => void, every?: number): object {
+    const timer: Timer = { owner, fn, every, at: this.now + Math.max(1, ms || 0) };
+    this.#timers.add(timer);
+    return timer;
+  }
+
+  /** The time of the next timer, if any; `unpaused` leaves out those of stopped processes. */
+  nextAt(): number | undefined {
+    return this.#next()?.at;
+  }
+
+  /** Fires one timer that is due; false where none is. */
+  async fireDue(): Promise<boolean> {
+    const timer = this.#next();
+    if (!timer || timer.at > this.now) return false;
+    // After a pause an interval fires once, as in Node.
+    if (timer.every === undefined) this.#timers.delete(timer);
+    else timer.at = this.now + timer.every;
+    await this.run(timer.owner, timer.fn);
+    return true;
+  }
+
+  #next(): Timer | undefined {
+    let next: Timer | undefined;
+    for (const timer of this.#timers) {
+      if (!timer.owner.alive) this.#timers.delete(timer);
+      else if (!timer.owner.paused && (!next || timer.at < next.at)) next = timer;
+    }
+    return next;
+  }
+}
+
+/**
+ * After every promise that can go on has gone on: ticks come when no microtask is left. A turn of the event loop
+ * would say the same, at the price of several system calls.
+ */
+function turn(): Promise<void> {
+  return new Promise((resolve) => process.nextTick(resolve));
+}

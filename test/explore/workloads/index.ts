@@ -1,0 +1,40 @@
+/** Everything that is explored. */
+import type { Workload } from "../scene.ts";
+import { actions } from "./actions.ts";
+import { conflict } from "./conflict.ts";
+import { events } from "./events.ts";
+import { failing } from "./failing.ts";
+import { replays } from "./replays.ts";
+import { serial } from "./serial.ts";
+import { steps } from "./steps.ts";
+import { twins } from "./twins.ts";
+
+export const eventWorkloads: readonly Workload[] = [
+  events({ answer: "queued", processes: ["A", "B"], deliveries: 2 }),
+  events({ answer: "inline", processes: ["A", "B"], deliveries: 2 }),
+  events({ answer: "queued", processes: ["A", "B", "C"], deliveries: 3 }),
+  conflict("queued"),
+  conflict("inline"),
+];
+
+export const jobWorkloads: readonly Workload[] = [
+  steps({ unknown: "retry", honoursKeys: true }),
+  steps({ unknown: "never", honoursKeys: false }),
+  steps({ unknown: "verify", honoursKeys: false }),
+  failing(),
+  serial(["A", "B"]),
+];
+
+export const keyWorkloads: readonly Workload[] = [
+  twins("queued"),
+  twins("inline"),
+  actions(true),
+  actions(false),
+];
+
+export const replayWorkloads: readonly Workload[] = [
+  replays({ again: false, prune: true }),
+  replays({ again: true, prune: true }),
+];
+
+export const workloads = [...eventWorkloads, ...jobWorkloads, ...keyWorkloads, ...replayWorkloads];
