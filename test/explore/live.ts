@@ -111,10 +111,7 @@ export class LiveDatabase {
       values: [from, clockMs, inlined(statement)],
     });
     const { answer, code, message, state } = rows[0]!;
-    const reply: Reply =
-      code === null
-        ? { rows: `[{"answer":${answer ?? "null"}}]`, command: "SELECT", rowCount: 1 }
-        : { error: { message: message ?? "", code } };
+    const reply: Reply = code === null ? selected(answer) : { error: { message: message ?? "", code } };
     return { reply, dump: state };
   }
 
@@ -151,11 +148,7 @@ export class LiveDatabase {
       code !== null
         ? { error: { message: message ?? "", code } }
         : command === "SELECT"
-          ? {
-              rows: JSON.stringify([{ answer: JSON.parse(answer ?? "null") as unknown }]),
-              command,
-              rowCount: 1,
-            }
+          ? selected(answer)
           : { rows: "[]", command, rowCount: affected };
     return { reply, dump: state ?? undefined };
   }
@@ -303,10 +296,16 @@ function sent(client: pg.Client, texts: readonly string[]): Promise<Reply[]> {
     (results) =>
       [results]
         .flat()
-        .filter(({ command }) => command !== "BEGIN" && command !== "DO")
+        .filter(({ command }) => !/^(BEGIN|SET|DO)$/.test(command))
         .map(replyOf),
     (error: pg.DatabaseError) => [errorOf(error)],
   );
+}
+
+/** As the driver would say it. */
+function selected(answer: string | null): Reply {
+  const rows = JSON.parse(answer ?? "[]") as unknown[];
+  return { rows: JSON.stringify(rows), command: "SELECT", rowCount: rows.length };
 }
 
 function replyOf({ rows, command, rowCount }: pg.QueryResult): Reply {
@@ -382,7 +381,7 @@ function functions(tables: readonly Table[]): string {
         end if;
         perform setseed(0.5);
         begin
-          execute 'select to_json(s.answer)::text from (' || statement || ') s' into answer;
+          execute 'select json_agg(to_json(s))::text from (' || statement || ') s' into answer;
         exception when others then
           get stacked diagnostics code = returned_sqlstate, message = message_text;
         end;
@@ -399,7 +398,7 @@ function functions(tables: readonly Table[]): string {
             update explore.clock set at = to_timestamp(clocks[i] / 1000) where at <> to_timestamp(clocks[i] / 1000);
             perform setseed(0.5);
             if statements[i] ilike 'select%' then
-              execute 'select to_json(s.answer)::text from (' || statements[i] || ') s' into answer;
+              execute 'select json_agg(to_json(s))::text from (' || statements[i] || ') s' into answer;
             else
               execute statements[i];
             end if;

@@ -4,7 +4,7 @@ import type { Statement } from "./live.ts";
 
 /** The verb of the ledger that a statement calls. */
 export function verbOf({ text }: Statement): string | undefined {
-  return /^select "?onceward"?\.(\w+)\(/.exec(text)?.[1];
+  return /^select\s+(?:[\w, ]+\sfrom\s+)?"?onceward"?\.(\w+)\(/.exec(text)?.[1];
 }
 
 /** A parameter as texts, "" for null. */

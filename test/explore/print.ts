@@ -46,6 +46,8 @@ function printAnswer({ reply, answer }: Step): string {
   const rows = JSON.parse(reply.rows) as Record<string, unknown>[];
   if (reply.command !== "SELECT") return reply.command === "COMMIT" ? "" : `${reply.rowCount ?? 0} row(s)`;
   if (rows.length === 1 && rows[0] && "answer" in rows[0]) return brief(shortAnswer(rows[0]["answer"]));
+  // Claimed tasks come as rows, the last of which says when to look again.
+  if (rows[0] && "next_in_ms" in rows[0]) return brief(shortAnswer({ tasks: rows.slice(0, -1) }));
   return rows.length === 0 ? "nothing" : brief(rows);
 }
 

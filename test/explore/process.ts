@@ -24,6 +24,8 @@ export class Process implements Owner {
   /** Which start of it this is, from 1. */
   readonly start: number;
   readonly submit: (op: Op) => void;
+  /** It has destroyed a connection of its own: what waits for an answer on it will have none. */
+  readonly abandon: (session: Session) => void;
   alive = true;
   paused = false;
   /** An answer that came while it was stopped. */
@@ -32,10 +34,11 @@ export class Process implements Owner {
   pausedAt = 0;
   readonly sessions: Session[] = [];
 
-  constructor(name: string, start: number, submit: (op: Op) => void) {
+  constructor(name: string, start: number, { submit, abandon }: Pick<Process, "submit" | "abandon">) {
     this.name = name;
     this.start = start;
     this.submit = submit;
+    this.abandon = abandon;
   }
 
   /** Shaped like a `pg.Pool`, so that the real adapter runs over it. */
@@ -94,6 +97,7 @@ export class Session {
   release(destroy?: boolean): void {
     if (destroy) this.broken = true;
     this.free = !this.broken;
+    if (destroy) this.#process.abandon(this);
   }
 
   on(): void {}

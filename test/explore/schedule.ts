@@ -4,6 +4,7 @@
  */
 import { type Op, type Process, Process as ProcessOf, type Session, cutOff } from "./process.ts";
 import type { Reply } from "./live.ts";
+import { verbOf } from "./params.ts";
 import type { Action, Outcome, Replica } from "./replica.ts";
 import { Down, type End, type Fault, Scene, type Violation, type Workload } from "./scene.ts";
 import type { VirtualTime } from "./virtual-time.ts";
@@ -312,7 +313,8 @@ export class Schedule<App> {
   async #beginOrEnd(op: Op, session: Session, text: string, answering: Answering): Promise<boolean> {
     const isBegin = /^begin/i.test(text);
     if (!isBegin && !(session.begun && /^(commit|rollback)/i.test(text))) return false;
-    session.begun = isBegin ? text : undefined;
+    // Without what it says of real time: here it is the scheduler who lets it pass.
+    session.begun = isBegin ? text.split(";")[0] : undefined;
     const command = isBegin ? "BEGIN" : text.toUpperCase();
     await this.#answer(op, answering, () => op.succeed({ rows: [], rowCount: null, command }));
     return true;
@@ -408,7 +410,10 @@ export class Schedule<App> {
   async #boot(name: string): Promise<void> {
     const start = (this.#starts.get(name) ?? 0) + 1;
     this.#starts.set(name, start);
-    const process = new ProcessOf(name, start, (op) => this.#submit(op));
+    const process = new ProcessOf(name, start, {
+      submit: (op) => this.#submit(op),
+      abandon: (session) => this.#abandon(session),
+    });
     await this.#time.run(process, () => {
       this.#up.set(name, { process, app: this.#workload.boot(process, this.#scene) });
     });
@@ -444,6 +449,15 @@ export class Schedule<App> {
   #submit(op: Op): void {
     this.#pending.push(op);
     this.#arrived.set(op, this.#steps.length);
+  }
+
+  #abandon(session: Session): void {
+    const unsent = this.#pending.filter((op) => op.session === session);
+    for (const op of unsent) this.#remove(op);
+    const blocked = this.#blocked.get(session.name);
+    // The database goes on waiting, for nobody.
+    if (blocked) this.#blocked.set(session.name, { op: blocked.op, answer: "lost" });
+    for (const op of [...unsent, ...(blocked ? [blocked.op] : [])]) op.fail(cutOff());
   }
 
   #remove(op: Op): void {
@@ -500,7 +514,7 @@ function holdBack(process: Process, news: () => void): void {
 
 /** A worker looks for due work. */
 function isPoll(op: Op): boolean {
-  return typeof op.what !== "string" && op.what.text.includes(".claim_due(");
+  return typeof op.what !== "string" && verbOf(op.what)?.startsWith("claim_due") === true;
 }
 
 function isCommit(op: Op): boolean {

@@ -47,7 +47,7 @@ export function replays({ again, prune }: ReplaysOptions): Workload<App> {
       ...(prune && {
         janitor: () =>
           scene.callAny("janitor", "prunes payloads", ["A", "B"], ({ ledger }) =>
-            ledger.verbs.prune({ payloadsOlderThanMs: 0 }).then(
+            ledger.verbs.prune({ what: "payloads", olderThanMs: 0 }).then(
               () => undefined,
               () => undefined,
             ),
