@@ -56,6 +56,7 @@ create table onceward.task (
   serial text collate "C",              -- the group whose tasks run one after another
   behind text collate "C",              -- the key of the task of its group that it waits for
   fingerprint text collate "C",         -- what must be equal whenever this identity is recorded again
+  origin text collate "C",              -- how it came, where it was not delivered: 'backfill'
   cause text,                           -- the task that enqueued this one, as 'scope key'
   held_by text,                         -- the worker of the latest attempt
   reason text,                          -- why it is parked, or what its latest failure said

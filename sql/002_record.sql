@@ -10,8 +10,8 @@
 --   {"outcome": "refused", "code": c}                 bad input; nothing was written for this item
 --
 -- options: null, or a JSON object with what is rarely needed: bytes (base64, instead of body), delay,
--- due_at, priority, serial, slots, max_tries, cause, ignored (the reason it has no handler), happened_at (when the
--- sender says that it happened: where keys from that time were pruned, nobody knows whether it ran, so it is parked
+-- due_at, priority, serial, slots, max_tries, origin ('backfill'), cause, ignored (the reason it has no handler),
+-- happened_at (when the sender says that it happened: where keys from that time were pruned, nobody knows whether it ran, so it is parked
 -- as unknown and answered with {"outcome": "recorded", "state": "unknown"}).
 
 create function onceward.refusal(scope text, key text, body text, options jsonb) returns text
@@ -57,7 +57,7 @@ begin
     order by item.scope, item.key, item.i
   ), task as (
     insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at,
-      finished_at, attempt, tries, max_tries, priority, serial, slots, cause, held_by, reason)
+      finished_at, attempt, tries, max_tries, priority, serial, slots, origin, cause, held_by, reason)
     -- A microsecond apart, in the order of the batch: that is the order of a serial group, and says below which item
     -- a new row is.
     select at + f.i * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
@@ -71,7 +71,7 @@ begin
       case when t.state = 'running' then 1 else 0 end,
       case when t.state = 'running' then 1 else 0 end,
       coalesce((f.o ->> 'max_tries')::smallint, 30), coalesce((f.o ->> 'priority')::smallint, 0),
-      f.o ->> 'serial', (f.o ->> 'slots')::smallint, f.o ->> 'cause',
+      f.o ->> 'serial', (f.o ->> 'slots')::smallint, f.o ->> 'origin', f.o ->> 'cause',
       case when t.state = 'running' then worker end,
       case t.state
         when 'ignored' then f.o ->> 'ignored'

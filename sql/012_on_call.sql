@@ -55,7 +55,7 @@ declare
 begin
   execute 'select coalesce(jsonb_agg(to_jsonb(found)), ''[]'') from (
       select t.scope, t.key, t.type, t.state, t.attempt, t.tries, t.generation, t.created_at, t.due_at, t.started_at,
-        t.finished_at, t.serial, t.behind, t.cause, t.held_by, t.reason
+        t.finished_at, t.serial, t.behind, t.origin, t.cause, t.held_by, t.reason
       from onceward.task t
       where ' || onceward.conditions(filter::jsonb) || '
         and ($1 is null or t.created_at < $1 or (t.created_at = $1 and (t.scope, t.key) > ($2, $3)))

@@ -1,5 +1,5 @@
 /** From a genuine event to what became of it: recorded, then run here and now, or by a worker. */
-import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
+import type { ClaimedTask, NewTask, Recorded, TaskIdentity } from "../ledger/task.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Deliveries } from "./deliveries.ts";
@@ -26,6 +26,13 @@ export interface IntakeParts<Tx> {
   readonly workerElsewhere: boolean;
 }
 
+/** How an event is taken that was not delivered. */
+export interface TakeOptions {
+  readonly origin?: NewTask["origin"];
+  /** Left out: as for what is delivered. */
+  readonly answer?: AnswerMode | undefined;
+}
+
 export interface Taken {
   readonly outcome: Outcome;
   readonly scope: string;
@@ -43,15 +50,15 @@ export class Intake<Tx> {
     this.#parts = parts;
   }
 
-  async take(identity: Identity, body: Uint8Array): Promise<Taken> {
+  async take(identity: Identity, body: Uint8Array, how: TakeOptions = {}): Promise<Taken> {
     const { engine, registry } = this.#parts;
     if (!this.#ready) {
       await timely(engine.ready());
       this.#ready = true;
     }
     const handlers = registry.of(identity.type);
-    const task = this.#task(identity, body, handlers);
-    const attended = handlers.filter((handler) => this.#mode(handler) === "inline");
+    const task = { ...this.#task(identity, body, handlers), origin: how.origin };
+    const attended = handlers.filter((handler) => (how.answer ?? this.#mode(handler)) === "inline");
     let outcome = await (attended.length > 0 ? this.#inline(task, handlers, attended) : this.#queued(task));
     if (outcome === "ignored" && handlers.length > 0) outcome = await this.#revive(task, handlers, attended);
     if (outcome === "conflict") await this.#keepApart(task);
@@ -60,18 +67,27 @@ export class Intake<Tx> {
     return { outcome, scope: task.scope, key: task.key };
   }
 
+  /** Which task an event is. */
+  identify({ id, type, objectId, account, livemode }: Identity): TaskIdentity {
+    const { source, oncePerObject } = this.#parts;
+    // Twins, two events of one fact, are one task.
+    const twins = objectId !== undefined && oncePerObject.has(type);
+    return { scope: eventScope(source.name, account, livemode), key: twins ? `${type}:${objectId}` : id };
+  }
+
   #task(identity: Identity, body: Uint8Array, handlers: readonly Registered<Tx>[]): NewTask {
     const { source, runner, oncePerObject } = this.#parts;
-    const { id, type, objectId, account, livemode, fingerprint, createdAt } = identity;
+    const { id, type, fingerprint, createdAt } = identity;
     const [only] = handlers;
-    // Twins, two events of one fact, are one task. Sources know for which of their types fingerprints are equal.
-    const twins = objectId !== undefined && oncePerObject.has(type);
+    const { scope, key } = this.identify(identity);
     return {
-      scope: eventScope(source.name, account, livemode),
-      key: twins ? `${type}:${objectId}` : id,
+      scope,
+      key,
       type,
       body,
-      fingerprint: twins && !source.oncePerObject?.has(type) ? undefined : fingerprint,
+      // Sources know for which of their types the fingerprints of twins are equal.
+      fingerprint:
+        key !== id && oncePerObject.has(type) && !source.oncePerObject?.has(type) ? undefined : fingerprint,
       serial:
         handlers.length === 1 && only?.options.serialBy ? this.#serial(only, body, identity) : undefined,
       maxTries: runner.attemptOptions(handlers).maxAttempts,

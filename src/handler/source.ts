@@ -2,6 +2,7 @@ import type { Database } from "../database/database.ts";
 import { OncewardError } from "../errors.ts";
 import type { Receiver } from "../receive/delivery.ts";
 import { createReceiver, type Receipt } from "../receive/receiver.ts";
+import type { TaskIdentity } from "../ledger/task.ts";
 import { sourceName } from "../source/secrets.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
@@ -16,7 +17,7 @@ import type {
 } from "./handler.ts";
 import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
-import { Intake, type Taken } from "./intake.ts";
+import { Intake, type Taken, type TakeOptions } from "./intake.ts";
 import { checkPattern, Registry } from "./registry.ts";
 import { Room } from "./room.ts";
 import { EventRunner } from "./run.ts";
@@ -47,6 +48,11 @@ export interface SourceOptions<Events = Record<string, unknown>> extends Attempt
   readonly log?: ((receipt: Receipt) => void) | undefined;
 }
 
+export interface OfAccount {
+  /** The account whose event it is, where the event itself does not say so. */
+  readonly account?: string | undefined;
+}
+
 /** A source with its handlers: mount it with an adapter. */
 export interface ConnectedSource<Events extends Record<string, unknown>, Tx> extends Receiver {
   readonly name: string;
@@ -71,7 +77,12 @@ export interface ConnectedSource<Events extends Record<string, unknown>, Tx> ext
    * Takes an event that came another way than by a delivery, say fetched from the sender's API: as if it had
    * been delivered, without a signature. So never hand it what a stranger sent.
    */
-  take(body: Uint8Array): Promise<Taken>;
+  take(body: Uint8Array, options?: TakeOptions & OfAccount): Promise<Taken>;
+  /** Which task these bytes of a sender would be. */
+  identify(
+    body: Uint8Array,
+    options?: OfAccount,
+  ): TaskIdentity & { readonly id: string; readonly type: string };
   /** Whether an event of this type has a handler here. */
   handles(type: string): boolean;
 }
@@ -124,6 +135,12 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
   const take = (identity: Identity, body: Uint8Array): Promise<Taken> => intake.take(identity, body);
   const { receive } = createReceiver({ source, maxBytes, take, log: options.log });
 
+  const identify = (body: Uint8Array, { account }: OfAccount = {}): Identity => {
+    const identity = source.identify({ body, header: () => undefined });
+    if ("reply" in identity) throw new OncewardError("body_unreadable", `${name}: this is no event.`);
+    return account === undefined ? identity : { ...identity, account: identity.account ?? account };
+  };
+
   const connected: ConnectedSource<Events, Tx> = {
     name,
     maxBytes,
@@ -148,10 +165,10 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       );
       return connected;
     },
-    async take(body) {
-      const identity = source.identify({ body, header: () => undefined });
-      if ("reply" in identity) throw new OncewardError("body_unreadable", `${name}: this is no event.`);
-      return take(identity, body);
+    take: async (body, how) => intake.take(identify(body, how), body, how),
+    identify(body, how) {
+      const identity = identify(body, how);
+      return { ...intake.identify(identity), id: identity.id, type: identity.type };
     },
     handles: (type) => registry.of(type).length > 0,
   };

@@ -26,6 +26,8 @@ export interface NewTask extends TaskIdentity {
   /** With `serial`: how many of the group may run at once, in any order. */
   readonly slots?: number | undefined;
   readonly maxTries?: number | undefined;
+  /** How it came, where it was not delivered. */
+  readonly origin?: "backfill" | undefined;
   /** The task that brought this one about. */
   readonly cause?: TaskIdentity | undefined;
   /** Keep it without running it, and say why; a replay runs it. */

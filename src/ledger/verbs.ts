@@ -530,6 +530,8 @@ export interface ListedTask extends Claim {
   readonly finished_at: string | null;
   readonly serial: string | null;
   readonly behind: string | null;
+  /** "backfill" where it never arrived and was fetched. */
+  readonly origin: string | null;
   readonly cause: string | null;
   readonly held_by: string | null;
   readonly reason: string | null;
@@ -595,7 +597,7 @@ function isBinary(body: string | Uint8Array): boolean {
 }
 
 function rareOptions(task: NewTask): string | null {
-  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, cause, ignored } = task;
+  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } = task;
   const bytes =
     body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
   const options = {
@@ -607,6 +609,7 @@ function rareOptions(task: NewTask): string | null {
     serial,
     slots,
     max_tries: maxTries,
+    origin,
     cause: cause && causeOf(cause),
     ignored,
   };

@@ -91,7 +91,8 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
       const objectId = hintWord(thin ? at(event, "related_object", "id") : at(event, "data", "object", "id"));
       const created = at(event, "created");
       // Not over the body: pending_webhooks and the API version differ between deliveries of one id.
-      // Twins may differ in `created`, and for types keyed by object they must compare as equal.
+      // Twins may differ in `created`, and for types keyed by object they must compare as equal. Account and mode
+      // are in the scope; an event that the API lists for an account does not name it as its delivery does.
       const moment = oncePerObject.has(type) ? undefined : hintWord(created);
       return {
         id: word(name, "id", at(event, "id")),
@@ -99,7 +100,7 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
         account,
         livemode,
         objectId,
-        fingerprint: fingerprintOf([type, objectId, moment, account, livemode]),
+        fingerprint: fingerprintOf([type, objectId, moment]),
         createdAt: thin ? isoFromText(created) : isoFromSeconds(created),
       };
     },
