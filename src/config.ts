@@ -10,6 +10,20 @@ export interface Config<Tx = never> {
    * default "17 3 * * *" (UTC). Without this nothing is forgotten by itself.
    */
   readonly retention?: (Retention & { readonly cron?: string | undefined }) | undefined;
+  /**
+   * `onceward serve` fetches events of Stripe that never arrived, once across all processes, where an API key is
+   * given here or in STRIPE_API_KEY. Default: of the source named "stripe", every five minutes. `false`: never.
+   */
+  readonly backfill?:
+    | false
+    | {
+        readonly source?: string | undefined;
+        readonly apiKey?: string | undefined;
+        /** Connected accounts whose events are fetched besides those of the key's own account. */
+        readonly accounts?: readonly string[] | undefined;
+        readonly cron?: string | undefined;
+      }
+    | undefined;
   /** Runs before the server starts, once the ledger is there: make or migrate your own tables here. */
   setup?(database: Database<Tx>): Promise<void>;
   /**

@@ -19,11 +19,12 @@ export function listCommand(): Command {
         const max = wholeNumber("--max", options.max);
         const filter = bounded(filterOf(options) ?? {}, (text) => out.note(text));
         const tasks = await recovery.list({ ...filter, max });
+        const fetched = tasks.some(({ origin }) => origin !== null) ? ["came by"] : [];
         out.answer(tasks, () =>
           tasks.length === 0
             ? "Nothing matches."
             : table(
-                ["recorded", "scope", "key", "type", "state", "attempt", "error"],
+                ["recorded", "scope", "key", "type", "state", "attempt", ...fetched, "error"],
                 tasks.map((task) => [
                   time(task.created_at),
                   task.scope,
@@ -31,6 +32,7 @@ export function listCommand(): Command {
                   task.type,
                   task.state,
                   task.attempt,
+                  ...fetched.map(() => task.origin),
                   task.state === "done" ? "" : task.reason,
                 ]),
               ),

@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import { backfillCommand } from "./backfill.ts";
 import { ownVersion } from "../package.ts";
 import { auditCommand } from "./audit.ts";
 import { cancelCommand } from "./cancel.ts";
@@ -75,6 +76,7 @@ export function makeProgram(): Command {
   program.addCommand(listCommand());
   program.addCommand(showCommand());
   program.addCommand(replayCommand());
+  program.addCommand(backfillCommand());
   program.addCommand(cancelCommand());
   program.addCommand(resolveCommand());
   program.addCommand(signalCommand());

@@ -6,16 +6,22 @@ import type { Replayed, ReplayProgress } from "../recover/replay.ts";
 import { changingCommand, signed, withLedger } from "./command.ts";
 import type { ChangeOptions, LedgerOptions, Session } from "./command.ts";
 import { confirm } from "./confirm.ts";
+import { dryRunTasks } from "./dry-run.ts";
 import { Failure, foundSomething } from "./fail.ts";
 import { filterOf, filterOptions, type FilterOptions } from "./filter.ts";
 import { eventItself, locate } from "./locate.ts";
 import { plain, span, table } from "./output.ts";
 import { Progress } from "./progress.ts";
+import { wholeNumber } from "./stuck.ts";
 
 interface ReplayCommand extends LedgerOptions, ChangeOptions, FilterOptions {
   readonly again?: boolean;
   readonly rate?: string;
   readonly resume?: string;
+  readonly dryRun?: boolean;
+  readonly values?: boolean;
+  readonly limit?: string;
+  readonly max: string;
 }
 
 /** More than a person has looked at one by one. */
@@ -27,6 +33,13 @@ export function replayCommand(): Command {
     .argument("[keys...]", "ids of events, or keys of jobs and actions; or say which with the options")
     .option("--again", "also what is done: a new generation on purpose; effect keys still hold")
     .option("--rate <number>", 'start at most so many a second, or "all" at once (50)')
+    .option(
+      "--dry-run",
+      "run them in a transaction that is rolled back, and say what they would change and call",
+    )
+    .option("--values", "with --dry-run: show values of columns, which can be personal data")
+    .option("--limit <span>", 'with --dry-run: how long each may take ("10 seconds")')
+    .option("--max <number>", "with --dry-run and filters: at most so many", "20")
     .option("--resume <name>", "go on with a replay that ended half way")
     .action(
       withLedger<ReplayCommand>(async (session, options, keys) => {
@@ -49,6 +62,10 @@ async function byKey(session: Session, options: ReplayCommand, keys: readonly st
     const found = await locate(recovery, key, options.scope);
     if (found.length === 0) missing.push({ scope: "", key, outcome: "missing" });
     tasks.push(...(options.again ? again(key, found) : found));
+  }
+  if (options.dryRun) {
+    for (const { key } of missing) out.note(`There is no task with the key ${plain(key)}.`);
+    return dryRunTasks(session, tasks, options);
   }
   if (tasks.length > large) await confirm(`This replays ${tasks.length} tasks.`, options);
   const replayed = await recovery.replay(tasks, { ...signed(options), again: options.again });
@@ -84,6 +101,12 @@ function again(key: string, found: readonly TaskIdentity[]): readonly TaskIdenti
 
 async function byFilter(session: Session, options: ReplayCommand, filter: TaskFilter): Promise<void> {
   const { recovery, out, once } = session;
+  if (options.dryRun) {
+    const max = wholeNumber("--max", options.max);
+    const tasks = await recovery.replayable(filter, { again: options.again === true, max });
+    if (tasks.length === max) out.note(`There may be more: these are the newest ${max}; say --max.`);
+    return dryRunTasks(session, tasks, options);
+  }
   const by = { ...signed(options), again: options.again, rate: rateOf(options.rate) };
   const found = await recovery.countReplayable(filter, { again: options.again === true });
   if (once.sources.size === 0 && filter.states === undefined)

@@ -22,7 +22,7 @@ export async function serve(
   const metrics = new Metrics();
   once.observe(log);
   once.observe(metrics);
-  scheduleUpkeep(config);
+  scheduleUpkeep(config, log);
   try {
     await once.engine.ready();
     await config.setup?.(once.database);

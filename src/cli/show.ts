@@ -103,6 +103,7 @@ function tell(story: Told): string[] {
 function facts(story: Story): string[] {
   const rows: [string, string | null][] = [
     ["type", story.type],
+    ["came by", story.origin],
     ["state", story.state === "waiting" ? waiting(story) : story.state],
     ["reason", story.reason],
     ["attempts", `${story.attempt}, ${story.tries} of ${story.max_tries} tries used`],

@@ -597,7 +597,8 @@ function isBinary(body: string | Uint8Array): boolean {
 }
 
 function rareOptions(task: NewTask): string | null {
-  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } = task;
+  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } =
+    task;
   const bytes =
     body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
   const options = {

@@ -4,6 +4,7 @@ import { checkIdentity } from "../ledger/check.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { ListedTask } from "../ledger/verbs.ts";
 import { type AuditFilter, readAudit } from "./audit.ts";
+import { backfill, type BackfillOptions, type BackfillReport } from "./backfill/backfill.ts";
 import { type Answer, type Cancelled, cancelTasks, resolveStep } from "./change.ts";
 import type { By, RecoveryContext } from "./context.ts";
 import { dryRun, type DryRunOptions, type DryRunReport } from "./dry-run/dry-run.ts";
@@ -12,6 +13,7 @@ import { findTasks, listTasks, type Page } from "./list.ts";
 import { prune, type Pruned, type PruneRequest } from "./prune.ts";
 import {
   countReplayable,
+  findReplayable,
   type Replayed,
   type ReplayOptions,
   type ReplayProgress,
@@ -54,6 +56,14 @@ export interface Recovery {
   /** What a replay of this task would change, and whom it would call. Nothing of it is kept. */
   dryRun(task: TaskIdentity, options?: DryRunOptions): Promise<DryRunReport>;
 
+  /** What a replay of all that matches would take, at most so many, the newest first. */
+  replayable(
+    filter: TaskFilter,
+    options?: { again?: boolean; max?: number },
+  ): Promise<readonly TaskIdentity[]>;
+  /** Fetches events that never arrived, and has them run. */
+  backfill(options: BackfillOptions): Promise<BackfillReport>;
+
   /** What has not finished shall not run any more. */
   cancel(tasks: readonly TaskIdentity[], by: By): Promise<readonly Cancelled[]>;
   /** Says what became of a step whose outcome nobody knew, and lets its task go on. */
@@ -88,6 +98,8 @@ export function createRecovery(context: RecoveryContext): Recovery {
     unfinishedReplays: () => unfinishedReplays(engine),
     resumeReplay: (name, options) => resumeReplay(engine, name, options),
     dryRun: (task, options) => dryRun(engine, task, options),
+    replayable: (filter, options) => findReplayable(context, filter, options),
+    backfill: (options) => backfill(context, options),
     cancel: (tasks, by) => cancelTasks(engine, tasks, by),
     resolve: (task, answer) => resolveStep(engine, task, answer),
     prune: (request) => prune(engine, request),

@@ -92,6 +92,22 @@ export async function countReplayable(
   ]);
 }
 
+/** Those themselves, the newest first. */
+export async function findReplayable(
+  context: RecoveryContext,
+  filter: TaskFilter,
+  options: { again?: boolean; max?: number } = {},
+): Promise<readonly TaskIdentity[]> {
+  await context.engine.ready();
+  const { again = false, max = 100 } = options;
+  const found = await context.engine.ledger.verbs.call<TaskIdentity[]>("find", [
+    await replayFilter(context, filter, again),
+    null,
+    String(max),
+  ]);
+  return found.map(({ scope, key }) => ({ scope, key }));
+}
+
 /** Has everything run again that matches now. */
 export async function replayWhere(
   context: RecoveryContext,

@@ -3,7 +3,7 @@ import { milliseconds } from "../../duration.ts";
 import { OncewardError } from "../../errors.ts";
 import type { AnswerMode } from "../../handler/handler.ts";
 import type { ConnectedSource } from "../../handler/source.ts";
-import type { RecoveryContext } from "../context.ts";
+import type { By, RecoveryContext } from "../context.ts";
 import { Cursor, type Walk } from "./cursor.ts";
 import { type Endpoint, StripeApi, type StripeApiOptions, UnknownPosition } from "./stripe-api.ts";
 
@@ -30,6 +30,8 @@ export interface BackfillOptions {
   /** Also types that nobody handles: kept, and run when a handler exists and somebody replays them. */
   readonly allTypes?: boolean | undefined;
   readonly onProgress?: ((report: BackfillReport) => void) | undefined;
+  /** The person who asked for it, for the audit. Left out on a schedule. */
+  readonly by?: By | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -230,7 +232,12 @@ export async function backfillThrough(
     }
   }
   if (counts.missing > 0 && answer === "queued") await verbs.wake([name]);
-  return report(account === undefined ? await health(api, source) : {});
+  const ended = report(account === undefined ? await health(api, source) : {});
+  if (options.by) {
+    const { actor, reason } = options.by;
+    await verbs.call("backfilled", [actor, name, reason, ended.sentence]);
+  }
+  return ended;
 }
 
 /** A backfill of other events has a position of its own. The mode is that of the key. */
@@ -245,9 +252,9 @@ function patternsOf(source: AnySource): readonly string[] {
 
 /** Stripe filters where it can; else what nobody handles is passed over here. */
 function typesToAsk(source: AnySource, { allTypes }: BackfillOptions): readonly string[] | undefined {
-  const patterns = source
-    .patterns()
-    .filter((pattern) => !pattern.startsWith("v1.") && !pattern.startsWith("v2."));
+  const patterns = patternsOf(source).filter(
+    (pattern) => !pattern.startsWith("v1.") && !pattern.startsWith("v2."),
+  );
   const exact = patterns.every((pattern) => !pattern.includes("*"));
   return !allTypes && exact && patterns.length > 0 && patterns.length <= maxTypes ? patterns : undefined;
 }

@@ -46,6 +46,17 @@ create function onceward.attended(lane text) returns jsonb
       where lane = any (w.lanes) and w.seen_at > onceward.now() - interval '2 minutes'))
   $fn$;
 
+-- backfilled: somebody has fetched what was missing by hand; for the audit.
+create function onceward.backfilled(actor text, source text, reason text default null, detail text default null)
+  returns jsonb
+  language plpgsql volatile
+  as $fn$
+begin
+  perform onceward.account(actor, 'backfill', source, null, reason, detail);
+  return '"noted"';
+end
+$fn$;
+
 revoke all on schema onceward from public;
 revoke all on all tables in schema onceward from public;
 revoke all on all functions in schema onceward from public;
