@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { scheduleUpkeep } from "../../src/cli/upkeep.ts";
 import type { Database } from "../../src/database/database.ts";
 import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
 import { createOnce, type Once } from "../../src/once.ts";
@@ -286,13 +287,44 @@ describeWith("newest", "a backfill", (server) => {
     fake.faults.push(401);
     const refused = await fetchMissing().catch((error: unknown) => error as Error);
     expect(refused).toMatchObject({ code: "sender_refused" });
-    expect(String(refused)).not.toContain("sk_");
+    expect((refused as Error).message).not.toContain("sk_");
     await expect(backfill(context, { source: name, apiKey: "pk_live_1" })).rejects.toMatchObject({
       code: "config_invalid",
     });
     await expect(backfill(context, { source: "none", apiKey: API_KEY })).rejects.toMatchObject({
       code: "config_invalid",
     });
+  });
+
+  it("runs by itself in serve where there is a key, each tick once across processes", async () => {
+    const name = `stripe-${randomBytes(4).toString("hex")}`;
+    const missing = fake.add("invoice.paid", 0);
+    vi.stubEnv("STRIPE_API_BASE", fake.base);
+    const said: string[] = [];
+    const processes = [app(name), app(name)];
+    for (const { once } of processes) {
+      const config = {
+        once: once as never,
+        backfill: { source: name, apiKey: API_KEY, cron: "* * * * * *" },
+      };
+      scheduleUpkeep(config, { say: (message) => void said.push(message) });
+    }
+    // From an hour ago on, so that there is something to find.
+    const position = JSON.stringify({ upTo: missing.created - 3600 });
+    const cursor = [`backfill ${name}`, position];
+    await processes[0]!.once.engine.ready();
+    await database.query("insert into onceward.cursor values ($1, $2, now())", cursor);
+    fake.events[0]!.created -= 90;
+    try {
+      for (const { once } of processes) await once.start();
+      await expect.poll(() => effectsOf([missing.id]), { timeout: 60_000 }).toEqual([1]);
+      await expect.poll(() => said.join(), { timeout: 60_000 }).toContain("1 event was missing");
+    } finally {
+      vi.unstubAllEnvs();
+      for (const { once } of processes) await once.engine.stop();
+    }
+    const ticks = await processes[0]!.once.recovery.list({ lane: `job/onceward-backfill-${name}` });
+    expect(new Set(ticks.map(({ attempt }) => attempt <= 1))).toEqual(new Set([true]));
   });
 });
 
