@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Option } from "commander";
 import pg from "pg";
@@ -33,9 +33,10 @@ function check(words: readonly string[]): void {
 }
 
 describe("README.md", () => {
-  it("links to what is there", () => {
-    const targets = [...page.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map((match) => match[1]!);
-    expect(targets.filter((target) => !existsSync(join(root, target)))).toEqual([]);
+  it.each(["README.md", "examples/README.md"])("links to what is there: %s", (file) => {
+    const text = readFileSync(join(root, file), "utf8");
+    const targets = [...text.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map((match) => match[1]!);
+    expect(targets.filter((target) => !existsSync(join(root, dirname(file), target)))).toEqual([]);
   });
 
   it("names a test for every promise, and each exists", () => {
