@@ -118,7 +118,7 @@ create function onceward.kind_of_error(error text) returns text
 
 -- status: tasks by scope and state, the oldest that is due and that runs, what failed within the last hour, and
 -- which workers are there. Done ones are counted only if `exact` is asked for, since that reads the whole table;
--- else "done_about" is what the planner believes of all scopes together.
+-- else "done_about" is what the planner believes of all scopes together, or null where it has not looked yet.
 create function onceward.status(exact text default 'false') returns jsonb
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
@@ -176,7 +176,8 @@ begin
         'seen_ms', round(extract(epoch from at - w.seen_at) * 1000), 'there', w.seen_at > at - interval '90 seconds')
       order by w.id), '[]') from onceward.worker w),
     'done_about', case when exact::boolean then null else
-      (select greatest(0, c.reltuples::bigint - waiting - parked) from pg_class c where c.oid = 'onceward.task'::regclass) end);
+      (select greatest(0, c.reltuples::bigint - waiting - parked) from pg_class c
+        where c.oid = 'onceward.task'::regclass and c.reltuples >= 0) end);
 end
 $fn$;
 

@@ -27,9 +27,17 @@ export async function locateOne(
   scope: string | undefined,
 ): Promise<TaskIdentity> {
   const [task, another] = await locate(recovery, key, scope);
-  if (!task) throw new Failure(`There is no task with the key ${plain(key)}.`);
+  if (!task) throw noSuchTask(key);
   if (another) throw new Failure(`Several tasks have the key ${plain(key)}: say --scope.`);
   return task;
+}
+
+/** Somebody who looks for an event knows its id, which is not always its key. */
+export function noSuchTask(key: string): Failure {
+  const hint = key.startsWith("evt_")
+    ? " What happens once to an object is known by type and object: look with onceward list --contains and the object's id."
+    : "";
+  return new Failure(`There is no task with the key ${plain(key)}.${hint}`);
 }
 
 /** A value that somebody typed. */

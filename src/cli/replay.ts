@@ -139,9 +139,10 @@ async function resume({ recovery, out }: Session, name: string): Promise<void> {
   out.answer(ended, () => sentence(ended));
 }
 
-function sentence({ total, last_due_in_ms }: ReplayProgress): string {
+function sentence({ found, total, last_due_in_ms }: ReplayProgress): string {
   const last = last_due_in_ms > 1_000 ? `, the last of them in ${span(last_due_in_ms)}` : "";
-  return `${total} tasks run again${last}.`;
+  const rest = total < found ? ` ${found - total} more had been changed by somebody else by then.` : "";
+  return `${total} tasks run again${last}.${rest}`;
 }
 
 async function unfinished({ recovery }: Session): Promise<string> {

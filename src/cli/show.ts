@@ -1,8 +1,7 @@
 import type { Command } from "commander";
 import type { Logged, Story, WrittenRows } from "../recover/story.ts";
 import { ledgerCommand, withLedger, type LedgerOptions } from "./command.ts";
-import { Failure } from "./fail.ts";
-import { locate } from "./locate.ts";
+import { locate, noSuchTask } from "./locate.ts";
 import { plain, span, table, time } from "./output.ts";
 
 interface ShowOptions extends LedgerOptions {
@@ -26,7 +25,7 @@ export function showCommand(): Command {
         const stories = (await Promise.all(found.map((task) => recovery.show(task)))).filter(
           (story) => story !== null,
         );
-        if (stories.length === 0) throw new Failure(`There is no task with the key ${plain(key)}.`);
+        if (stories.length === 0) throw noSuchTask(key);
         const told: Told[] = [];
         for (const story of stories)
           told.push({

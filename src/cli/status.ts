@@ -11,7 +11,7 @@ export function statusCommand(): Command {
       withLedger<LedgerOptions & { exact?: boolean }>(async ({ recovery, out }, { exact }) => {
         const status = await recovery.status({ exact: exact === true });
         out.answer(status, () => [
-          ...scopes(status),
+          ...scopes(status, exact === true),
           "",
           ...oldest(status),
           ...workers(status),
@@ -21,8 +21,7 @@ export function statusCommand(): Command {
     );
 }
 
-function scopes({ scopes: all, done_about }: Status): string[] {
-  const counted = done_about === null;
+function scopes({ scopes: all, done_about }: Status, counted: boolean): string[] {
   const rows = all.map((one) => [
     one.scope,
     one.due,
@@ -39,7 +38,8 @@ function scopes({ scopes: all, done_about }: Status): string[] {
   const lines = table([...head, ...(counted ? ["done"] : []), "oldest due"], rows);
   return [
     ...(lines.length > 0 ? lines : ["Nothing waits, runs or is parked."]),
-    ...(counted ? [] : [`Done: about ${done_about} in all. Count them with --exact.`]),
+    ...(counted || done_about === null ? [] : [`Done: about ${done_about} in all.`]),
+    ...(counted ? [] : ["What is done is counted with --exact."]),
   ];
 }
 

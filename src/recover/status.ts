@@ -25,7 +25,7 @@ export interface Status {
     /** It has said hello within the last 90 seconds. */
     readonly there: boolean;
   }[];
-  /** Of all scopes together, as the planner believes; null where they were counted. */
+  /** Of all scopes together, as the planner believes; null where they were counted, or it has not looked yet. */
   readonly done_about: number | null;
 }
 

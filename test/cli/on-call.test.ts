@@ -106,6 +106,7 @@ describeOnCall("newest", "commands", (bench) => {
     );
     const [one] = await answerOf<Story[]>(on("show", "evt_done", "--scope", "stripe", "--values"));
     expect(one?.result).toBe('"personal"');
+    expect((await onceward(on("show", "evt_none"))).stderr).toContain("known by type and object");
     expect(await onceward(on("show", "none"))).toMatchObject({
       code: 1,
       stdout: "",

@@ -49,7 +49,7 @@ describeOnCall("newest", "on call", (bench) => {
         { error: "timed out", count: 1, dead: 0 },
       ]);
       expect(status.workers).toMatchObject([{ id: "worker 1", lanes: ["status"], there: true }]);
-      expect(status.done_about).toEqual(expect.any(Number));
+      expect([null, 0, 1]).toContain(status.done_about);
 
       const exact = await recovery.status({ exact: true });
       expect(exact.scopes.find((one) => one.scope === scope)).toMatchObject({ ...counts, done: 1 });
