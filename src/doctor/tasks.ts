@@ -20,8 +20,8 @@ export function judgeTasks(
   for (const { scope, due: waiting, later, running } of unfinished) {
     due += waiting;
     const attended = alive.some((lane) => scope === lane || scope.startsWith(`${lane}/`));
-    // Actions run where somebody calls them.
-    if (attended || runsHere?.(scope) || /^(action|run|tool)(\/|$)/.test(scope)) continue;
+    // Actions run where somebody calls them, and what serve does by itself only there.
+    if (attended || runsHere?.(scope) || /^(action|run|tool)(\/|$)|^job\/onceward-/.test(scope)) continue;
     const lane = laneName(scope);
     if (runsHere) orphans.set(lane, (orphans.get(lane) ?? 0) + waiting + later + running);
   }

@@ -156,6 +156,13 @@ describe("the doctor, of tasks", () => {
     expect(findings[0]).toMatchObject({ what: expect.stringContaining("3 unfinished tasks of job/gone") });
   });
 
+  it("does not miss what runs only where somebody calls it, or inside of serve", () => {
+    for (const scope of ["action", "tool/search", "job/onceward-prune"]) {
+      const later = { unfinished: [{ scope, ...waiting, due: 0 }], parked: [] };
+      expect(judgeTasks(later, [], () => false)).toEqual([]);
+    }
+  });
+
   it("is content where this configuration or a worker that was just seen runs it", () => {
     const worker = { lanes: ["job/gone"], seen_ms: 10 };
     expect(judgeTasks(stats, [worker], () => false)).toEqual([]);
