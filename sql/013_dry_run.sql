@@ -10,7 +10,7 @@
 -- - a row version that this transaction has made carries one of its ids in `xmin`. Those are the rows afterwards;
 -- - a row version that it has replaced or deleted carries one in `xmax`, and can be seen again after the rollback to
 --   the savepoint, until somebody else changes the row. Those are the rows before.
--- All of it works for any role, in any Postgres from 14 on, hosted or embedded, behind any pooler. The price is a look
+-- All of it works for any role, in any Postgres from 15 on, hosted or embedded, behind any pooler. The price is a look
 -- at each table that was written to, so tables above a size are left out, and only counted. While it looks, the rows
 -- that the handler changed stay locked, as they are while it runs; the second look is after they were let go.
 --

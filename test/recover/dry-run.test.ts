@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import type { PgClient } from "../../src/database/pg.ts";
 import type { Database } from "../../src/database/database.ts";
 import { pgDatabase } from "../../src/database/pg.ts";
@@ -9,6 +9,7 @@ import { stripe } from "../../src/source/stripe.ts";
 import type { Engine } from "../../src/worker/engine.ts";
 import { event, SECRET } from "../handler/support.ts";
 import { createPglite } from "../support/pglite.ts";
+import { needsPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
 import { describeWith } from "../support/postgres.ts";
 import { gate } from "../worker/support.ts";
 import { dryRunSuite } from "./dry-run-suite.ts";
@@ -66,5 +67,42 @@ describeWith("newest", "a dry run beside live traffic", (server) => {
     expect(await verbs.look({ scope: "job/later", key: "from the dry run" })).toBeNull();
     await once.stop();
     await live.close();
+  });
+});
+
+describeWith("newest", "a dry run behind a pooler in transaction mode", (server) => {
+  beforeEach(needsPgBouncer);
+
+  it("finds its rows, and leaves nothing set in the sessions that it used", async () => {
+    const bouncer = await startPgBouncer({ upstream: server().url, poolMode: "transaction", poolSize: 1 });
+    const once = createOnce({ database: pgDatabase(bouncer.url, { listen: server().url }) });
+    const billing = once.source(stripe({ secrets: SECRET }), { answer: "queued", worker: "elsewhere" });
+    billing.on("charge.refunded", async ({ tx }) => {
+      await tx.query("insert into refund values ('r1')");
+      await tx.query("delete from refund where id = 'r0'");
+    });
+    try {
+      await once.database.query("create table refund (id text primary key)");
+      await once.database.query("insert into refund values ('r0')");
+      const task = await billing.take(Buffer.from(JSON.stringify(event("charge.refunded"))));
+      const [one, two] = await Promise.all(
+        [1, 2].map(() => dryRun(once.engine as Engine, task, { limit: "60 seconds" })),
+      );
+      expect(one).toEqual(two);
+      expect(one?.tables).toMatchObject([
+        {
+          table: "public.refund",
+          rows: [
+            { change: "inserted", key: { id: "r1" } },
+            { change: "deleted", key: { id: "r0" } },
+          ],
+        },
+      ]);
+      const { rows } = await once.database.query("show lock_timeout");
+      expect(rows).toEqual([{ lock_timeout: "0" }]);
+    } finally {
+      await once.stop();
+      await bouncer.stop();
+    }
   });
 });
