@@ -23,8 +23,10 @@ const tables = `
   insert into kept values (1, 'one'), (2, 'two');
 `;
 
+/** `brief`: only what depends on the version of Postgres. */
 export function dryRunSuite(
   open: () => Promise<{ database: Database<PgClient>; close(): Promise<void> }>,
+  brief = false,
 ): void {
   let once: Once;
   let close: () => Promise<void>;
@@ -152,6 +154,8 @@ export function dryRunSuite(
     expect(report).toMatchObject({ outcome: "failed", tables: [] });
     expect(report.reason).toContain("paid");
   });
+
+  if (brief) return;
 
   it("says that a handler would fail, and why", async () => {
     const report = await dry(await record("invoice.paid"));
