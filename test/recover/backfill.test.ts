@@ -244,6 +244,27 @@ describeWith("newest", "a backfill", (server) => {
       .toEqual(new Set([1]));
   });
 
+  it("stops where another one has moved on with its walk", async () => {
+    const { fetchMissing, name } = app();
+    for (let i = 0; i < 150; i++) fake.add("invoice.paid", hour + i);
+    const cursor = `backfill ${name}`;
+    const { events } = StripeApi.prototype;
+    const elsewhere = vi.spyOn(StripeApi.prototype, "events").mockImplementationOnce(async function (
+      this: StripeApi,
+      query,
+    ) {
+      const page = await events.call(this, query);
+      await database.query("update onceward.cursor set value = '{\"upTo\": 1}' where name = $1", [cursor]);
+      return page;
+    });
+    const report = await fetchMissing({ since: monthAgo });
+    elsewhere.mockRestore();
+    expect(report).toMatchObject({ takenOver: true, missing: 100, upTo: undefined });
+    expect(report.sentence).toContain("another backfill goes on with it");
+    const { rows } = await database.query("select value from onceward.cursor where name = $1", [cursor]);
+    expect(rows).toEqual([{ value: '{"upTo": 1}' }]);
+  });
+
   it("leaves running to workers where some are there", async () => {
     const { fetchMissing, name, look } = app();
     const missing = fake.add("invoice.paid", hour);

@@ -30,7 +30,6 @@ export function dryRunSuite(
 ): void {
   let once: Once;
   let close: () => Promise<void>;
-  const outside: string[] = [];
   const server = createServer((req, res) => {
     outside.push(req.url ?? "");
     res.end();
@@ -171,6 +170,12 @@ export function dryRunSuite(
     expect(outside).toEqual([]);
   });
 
+  it("does not take actions", async () => {
+    const report = await dry(await record("coupon.created"));
+    expect(report).toMatchObject({ outcome: "failed", reason: "A dry run does not run action charge:1." });
+    expect(outside).toEqual([]);
+  });
+
   it("leaves alone what is done, unless it is asked for a new generation", async () => {
     const task = await record("customer.created");
     const claimed = await once.engine.ledger.verbs.claim(task, { leaseMs: 60_000, worker: "test" });
@@ -233,6 +238,8 @@ export function dryRunSuite(
   });
 }
 
+/** What happened outside of the database. */
+const outside: string[] = [];
 let release: (() => void) | undefined;
 let tooLate: Promise<unknown>;
 
@@ -288,6 +295,7 @@ function app(database: Database<PgClient>, port: number): Once {
       await tx.query("insert into note values ('before it fails')");
       throw new Error("no such invoice");
     })
+    .on("coupon.created", () => once.run("charge:1", () => void outside.push("charged")))
     .on("charge.failed", () => fetch(`http://127.0.0.1:${port}/charge`))
     .on("radar.early_fraud_warning.created", async () => {
       tooLate = new Promise<void>((resolve) => (release = resolve)).then(() =>
