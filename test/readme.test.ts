@@ -75,9 +75,7 @@ describe("README.md", () => {
 });
 
 describeWith("newest", "the programs of README.md", (database) => {
-  mkdirSync(join(root, ".onceward"), { recursive: true });
-  // Inside the project, so that the programs find their packages.
-  const folder = mkdtempSync(join(root, ".onceward/readme-"));
+  let folder = "";
   let client: pg.Client;
   let program: { server: Server; sent: { session: string; messageId?: string }[]; once?: Once } | undefined;
 
@@ -96,6 +94,9 @@ describeWith("newest", "the programs of README.md", (database) => {
   `;
 
   beforeAll(async () => {
+    mkdirSync(join(root, ".onceward"), { recursive: true });
+    // Inside the project, so that the programs find their packages.
+    folder = mkdtempSync(join(root, ".onceward/readme-"));
     vi.stubEnv("DATABASE_URL", database().url);
     vi.stubEnv("STRIPE_WEBHOOK_SECRET", SECRET);
     client = new pg.Client({ connectionString: database().url });
@@ -136,7 +137,7 @@ describeWith("newest", "the programs of README.md", (database) => {
   afterAll(async () => {
     await client?.end();
     vi.unstubAllEnvs();
-    rmSync(folder, { recursive: true });
+    if (folder) rmSync(folder, { recursive: true });
   });
 
   async function deliver(session: string): Promise<number> {
