@@ -23,7 +23,6 @@ export default {
     "test/**/*child*.ts",
     "test/**/{die,three-steps,flood}.ts",
     "test/**/onceward.config.ts",
-    "test/faults/main.ts",
     "examples/**/*.ts",
   ],
   project: ["src/**/*.ts", "test/**/*.ts", "examples/**/*.ts", "scripts/*.mjs"],
