@@ -40,11 +40,11 @@ describeWith("newest", "a dry run beside live traffic", (server) => {
     const take = (type: string) => billing.take(Buffer.from(JSON.stringify(event(type))));
     const inHandler = gate<void>();
     const othersDone = gate<void>();
-    billing.on("charge.refunded", async ({ tx, enqueue }) => {
+    billing.on("charge.refunded", async ({ tx }) => {
       await tx.query("update stock set n = n + 1 where id = 1");
       inHandler.open();
       // Not in one statement with what is recorded for real at the same time.
-      await enqueue({ name: "later" }, {}, { key: "from the dry run" });
+      await once.enqueue({ name: "later" }, {}, { key: "from the dry run" });
       await othersDone.promise;
     });
     billing.on("invoice.paid", () => undefined);
