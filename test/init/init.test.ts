@@ -9,20 +9,12 @@ import { createJiti } from "jiti";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Once } from "../../src/once.ts";
 import { event, SECRET, signature, type StripeEvent } from "../handler/support.ts";
+import { onceward } from "../cli/command.ts";
 import { describeWith } from "../support/postgres.ts";
 import { planFor } from "../../src/init/plan.ts";
 import { detectProject, type Library } from "../../src/init/project.ts";
 import { generateClient } from "../support/prisma.ts";
-import {
-  checkTypes,
-  type Fixture,
-  serve,
-  workspace,
-  makeProject,
-  onceward,
-  removeProjects,
-  write,
-} from "./support.ts";
+import { checkTypes, type Fixture, serve, workspace, makeProject, removeProjects, write } from "./support.ts";
 
 afterAll(removeProjects);
 
@@ -90,14 +82,14 @@ describe("onceward init", () => {
       files: { "src/a.ts": "" },
     });
     const before = readdirSync(folder, { recursive: true });
-    const dry = await onceward(folder, ["init", "--dry-run"]);
+    const dry = await onceward(["init", folder, "--dry-run"]);
     expect(dry).toMatchObject({ code: 0 });
-    expect(dry.out).toContain("Found: express, pg, npm, TypeScript.");
-    expect(dry.out).toContain("+ onceward.config.ts");
-    expect(dry.out).toContain("+ src/webhooks.ts");
-    expect(dry.out).toContain('webhooks.post("/webhooks/stripe", expressHandler(billing));');
-    const unasked = await onceward(folder, ["init"]);
-    expect(unasked).toMatchObject({ code: 1, err: expect.stringContaining("Nothing was changed") });
+    expect(dry.stdout).toContain("Found: express, pg, npm, TypeScript.");
+    expect(dry.stdout).toContain("+ onceward.config.ts");
+    expect(dry.stdout).toContain("+ src/webhooks.ts");
+    expect(dry.stdout).toContain('webhooks.post("/webhooks/stripe", expressHandler(billing));');
+    const unasked = await onceward(["init", folder]);
+    expect(unasked).toMatchObject({ code: 1, stderr: expect.stringContaining("Nothing was changed") });
     expect(readdirSync(folder, { recursive: true })).toEqual(before);
   });
 
@@ -107,17 +99,17 @@ describe("onceward init", () => {
       tsconfig: bundler,
       files: { "webhooks.ts": "mine" },
     });
-    const { code, out } = await onceward(folder, ["init", "--yes", "--json"]);
+    const { code, stdout } = await onceward(["init", folder, "--yes", "--json"]);
     expect(code).toBe(0);
-    expect(JSON.parse(out)).toMatchObject({
+    expect(JSON.parse(stdout)).toMatchObject({
       detected: { framework: "hono", library: "none", manager: "npm", typescript: true },
       written: ["onceward.config.ts"],
       left: ["webhooks.ts"],
       install: expect.stringContaining("npm install onceward stripe"),
     });
     expect(readFileSync(join(folder, "webhooks.ts"), "utf8")).toBe("mine");
-    const again = await onceward(folder, ["init", "--yes"]);
-    expect(again).toMatchObject({ code: 1, err: expect.stringContaining("is there already") });
+    const again = await onceward(["init", folder, "--yes"]);
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("is there already") });
   });
 
   const schema = `generator client {
@@ -272,7 +264,7 @@ describeWith("newest", "what onceward init has written", (database) => {
 describe("what onceward init has written, without a database", () => {
   it("is served by the command line, on the embedded one", async () => {
     const project = makeProject({ tsconfig: nodenext }, join(workspace(), "shop"));
-    expect(await onceward(project, ["init", "--yes"])).toMatchObject({ code: 0 });
+    expect(await onceward(["init", project, "--yes"])).toMatchObject({ code: 0 });
     const server = serve(project, { STRIPE_WEBHOOK_SECRET: SECRET });
     try {
       const url = await server.listening;

@@ -1,5 +1,5 @@
 /** Small projects in temporary folders, as `onceward init` finds them. */
-import { execFile, execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -68,18 +68,6 @@ export function checkTypes(folder: string): void {
   } catch (error) {
     throw new Error(String((error as { stdout: Buffer }).stdout), { cause: error });
   }
-}
-
-export function onceward(
-  folder: string,
-  args: readonly string[],
-): Promise<{ code: number; out: string; err: string }> {
-  const { PATH = "" } = process.env;
-  return new Promise((done) => {
-    execFile(process.execPath, [main, ...args], { cwd: folder, env: { PATH } }, (error, out, err) => {
-      done({ code: error ? Number(error.code) : 0, out, err });
-    });
-  });
 }
 
 export function removeProjects(): void {
