@@ -23,6 +23,7 @@ async function runAll({ once, count }: OnCall, lane: string, ended: () => boolea
       const open = `select count(*) from onceward.task where scope = '${lane}' and due_at is not null`;
       if ((await count(open)) === 0) return;
     }
+    if (tasks.length === 0) await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
