@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { canonicalJson } from "../action/canonical.ts";
+import { canonicalJson } from "./canonical.ts";
 import { toTree } from "./value.ts";
 
 /** Equal for equal values, whatever the order of their properties: SHA-256 of their canonical JSON, in hex. */

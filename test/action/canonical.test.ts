@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { canonicalJson } from "../../src/action/canonical.ts";
+import { canonicalJson } from "../../src/step/canonical.ts";
 import { fingerprintOf } from "../../src/step/fingerprint.ts";
 
 /** Text without lone surrogates, which canonical JSON has no form for. */
