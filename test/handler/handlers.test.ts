@@ -141,13 +141,15 @@ describeWith("newest", "handlers", (database) => {
     app.billing.on("invoice.paid", { deadline: 30 }, ({ event: { id }, tx, signal, attempt }) => {
       ended = (async () => {
         await effect(tx, id, `attempt ${attempt}`);
-        if (attempt === 1) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        // The deadline may have passed before, on a slow machine.
+        if (attempt > 1 || signal.aborted) return;
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
       })();
       return ended;
     });
     const sent = event("invoice.paid");
     expect(await app.deliver(sent)).toMatchObject({ status: 500 });
-    await ended;
+    await ended?.catch(() => undefined); // Its connection is taken away, also in the middle of a statement.
     expect(await app.look("stripe", sent.id)).toMatchObject({ state: "waiting", attempt: 1 });
     expect(await app.effectsOf(sent.id)).toEqual([]);
   });
