@@ -9,6 +9,7 @@ export default defineConfig({
     // Real databases start and stop in these tests; the limits are for hangs, not for speed.
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    expect: { poll: { timeout: 60_000 } },
     pool: "forks",
     maxWorkers: 2,
   },

@@ -62,7 +62,7 @@ describeWith("newest", "the whole of it", (database) => {
       }),
     );
     expect(new Set(answers)).toEqual(new Set([200]));
-    await vi.waitFor(() => expect(mails).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(() => expect(mails).toHaveLength(1), { timeout: 60_000 });
     expect((await pool.query("select count(*)::int as n from orders")).rows).toEqual([{ n: 1 }]);
   });
 });

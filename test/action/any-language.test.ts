@@ -81,12 +81,12 @@ describeWith("oldest", "any language on one ledger", (fresh) => {
     >;
   const done = (scope: string, key: string) =>
     vi.waitFor(async () => expect(await look(scope, key)).toMatchObject({ state: "done" }), {
-      timeout: 30_000,
+      timeout: 60_000,
       interval: 50,
     });
   const failed = (scope: string, key: string, reason: RegExp) =>
     vi.waitFor(async () => expect((await look(scope, key))["reason"]).toMatch(reason), {
-      timeout: 30_000,
+      timeout: 60_000,
       interval: 50,
     });
   /** Runs a worker in TypeScript for this job while `during` goes on. */

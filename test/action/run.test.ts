@@ -57,7 +57,7 @@ describeWith("newest", "an action", (fresh) => {
     };
     const other = new Engine(engine.database);
     const calls = [engine, other, engine, other, engine].map((one) => takeAction(one, "concurrent", fn));
-    await vi.waitFor(() => expect(runs).toBe(1));
+    await vi.waitFor(() => expect(runs).toBe(1), { timeout: 60_000 });
     finish();
     const outcomes = await Promise.all(calls);
     expect(outcomes.map((one) => one.outcome).toSorted()).toEqual([
@@ -276,7 +276,9 @@ describeWith("newest", "an action", (fresh) => {
     expect(await runAction(engine, "deadline", () => "in time")).toBe("in time");
     const controller = new AbortController();
     const call = runAction(engine, "gives up", hang, { signal: controller.signal });
-    await vi.waitFor(async () => expect(await look("gives up")).toMatchObject({ state: "running" }));
+    await vi.waitFor(async () => expect(await look("gives up")).toMatchObject({ state: "running" }), {
+      timeout: 60_000,
+    });
     controller.abort(new Error("the request was closed"));
     await expect(call).rejects.toThrow("the request was closed");
     expect(await runAction(engine, "gives up", () => "again")).toBe("again");

@@ -36,7 +36,7 @@ describe.each(["inline", "queued"] as const)("handlers on PGlite, %s", (answer) 
         (row) => row.event,
       );
     const all = sent.flatMap(({ id }) => [id, `second ${id}`]).toSorted();
-    await expect.poll(effects, { timeout: 30_000 }).toEqual(all);
+    await expect.poll(effects, { timeout: 60_000 }).toEqual(all);
     await engine.stop();
     expect(await effects()).toEqual(all);
   });

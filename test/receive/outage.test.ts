@@ -45,14 +45,14 @@ describe("a database that is stopped and started again under load", () => {
       const count = (of: string, status: number) =>
         seen.filter((one) => one.phase === of && one.sent.status === status).length;
 
-      await expect.poll(() => count("up", 200), { timeout: 30_000 }).toBeGreaterThan(50);
+      await expect.poll(() => count("up", 200), { timeout: 60_000 }).toBeGreaterThan(50);
       await database.kill();
       phase = "down";
-      await expect.poll(() => count("down", 503), { timeout: 30_000 }).toBeGreaterThan(50);
+      await expect.poll(() => count("down", 503), { timeout: 60_000 }).toBeGreaterThan(50);
       expect(count("down", 200)).toBe(0);
       await database.restart();
       phase = "again";
-      await expect.poll(() => count("again", 200), { timeout: 30_000 }).toBeGreaterThan(50);
+      await expect.poll(() => count("again", 200), { timeout: 60_000 }).toBeGreaterThan(50);
       enough.abort();
       await Promise.all(senders);
 

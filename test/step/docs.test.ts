@@ -75,7 +75,7 @@ describeWith("newest", "docs/steps.md", (fresh) => {
     >;
   const reaches = (job: Job, key: string, state: object) =>
     vi.waitFor(async () => expect(await look(job, key)).toMatchObject(state), {
-      timeout: 30_000,
+      timeout: 60_000,
       interval: 50,
     });
 

@@ -236,7 +236,7 @@ describeSteps("steps", (bench) => {
       await step("b", () => ran.push("zombie b")).catch(() => ran.push("zombie caught"));
       await step("c", () => ran.push("zombie c"));
     });
-    await vi.waitFor(async () => expect(await bench().steps("zombie")).toHaveLength(1));
+    await vi.waitFor(async () => expect(await bench().steps("zombie")).toHaveLength(1), { timeout: 60_000 });
     await bench().clock.advance(bench().engine.ledger.leaseMs + 1);
     await bench().dies("zombie", async (step, die) => {
       await step("a", () => ran.push("other a"));

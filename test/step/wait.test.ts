@@ -40,7 +40,7 @@ describeSteps("a sleep", (bench) => {
       Promise.all([
         step.sleep("pause", hour),
         step("busy", async () => {
-          await vi.waitFor(async () => expect(await bench().steps(key)).toHaveLength(1));
+          await vi.waitFor(async () => expect(await bench().steps(key)).toHaveLength(1), { timeout: 60_000 });
           return die();
         }),
       ]),

@@ -77,7 +77,7 @@ describeWith("newest", "one attempt", (database) => {
           return new Promise(() => {});
         }),
       ],
-      { leaseMs: 600, pollMs: noPoll },
+      { leaseMs: 3_000, pollMs: noPoll },
     );
     made.watch.fail("renew_many", new OncewardError("database_unavailable", "away"));
     await made.engine.offer({ scope: "r3", key: "1", body: "1" });

@@ -337,7 +337,7 @@ describeWith("newest", "the worker", (database) => {
       expect(one.history.outcomes()).toEqual(["done"]);
     });
 
-    it("ends also when the database does not answer any more", { timeout: 30_000 }, async () => {
+    it("ends also when the database does not answer any more", { timeout: 60_000 }, async () => {
       const one = await start([lane("t9")], { pollMs: noPoll });
       await one.watch.sentTimes("claim_due_rows", 1);
       const claiming = one.watch.holdAfter("claim_due_rows");
