@@ -45,6 +45,23 @@ export function finishSuite(suite: () => Suite): void {
     }
   });
 
+  it("never waits longer than four hours before the next try", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "k" });
+    for (let attempt = 1; attempt < 20; attempt++) {
+      await verbs.fail([{ scope, key: "k", attempt, reason: "broken", retry: "backoff" }]);
+      await verbs.claim({ scope, key: "k" }, { leaseMs: minute, worker: "w1", early: true });
+    }
+    await verbs.fail([{ scope, key: "k", attempt: 20, reason: "broken", retry: "backoff" }]);
+    const known = await verbs.look({ scope, key: "k" });
+    const failedAt = (known?.["log"] as { logged_at: string }[]).at(-1)!.logged_at;
+    const wait = Date.parse(known?.["due_at"] as string) - Date.parse(failedAt);
+    expect(known).toMatchObject({ state: "waiting", tries: 20 });
+    expect(wait).toBeGreaterThan(119 * minute);
+    expect(wait).toBeLessThanOrEqual(240 * minute + 1_000);
+  });
+
   it("tries again exactly when told, never, or parks it as unknown", async () => {
     const { ledger, verbs, clock, bench } = suite();
     const scope = freshLane();
