@@ -11,7 +11,7 @@ import { shrink } from "./shrink.ts";
 import { workloads } from "./workloads/index.ts";
 
 /** Schedules of all workloads together that `npm test` plays: about a minute on two cores. `npm run explore` plays more. */
-const schedulesInTests = 8_000;
+const schedulesInTests = 6_000;
 
 const { ONCEWARD_SCHEDULES, ONCEWARD_SEED, ONCEWARD_PROGRESS } = process.env;
 
