@@ -183,7 +183,7 @@ describe("the embedded database", () => {
 
 describe("a kill", () => {
   // The moments are random on purpose: any of them must do. A failure shows the one it happened at.
-  it.each(Array.from({ length: 6 }, () => Math.round(Math.random() * 1_800)))(
+  it.each(Array.from({ length: 3 }, () => Math.round(Math.random() * 1_800)))(
     "%i ms into the first start leaves a folder that the next start can use",
     async (moment) => {
       const folder = newFolder();
@@ -203,7 +203,7 @@ describe("a kill", () => {
     async () => {
       const folder = newFolder();
       let acknowledged = 0;
-      for (let round = 0; round < 12; round++) {
+      for (let round = 0; round < 6; round++) {
         const child = new Child(folder);
         const { found } = await child.says((said) => said.found);
         expect(found!.newest).toBeGreaterThanOrEqual(acknowledged);

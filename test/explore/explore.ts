@@ -6,7 +6,7 @@
 import { replaceGlobals } from "./globals.ts";
 import { changeViolations, endViolations } from "./invariants.ts";
 import type { LiveDatabase } from "./live.ts";
-import { Replica } from "./replica.ts";
+import { Replica, Unreachable } from "./replica.ts";
 import type { Violation, Workload } from "./scene.ts";
 import { type Choose, type Played, Schedule } from "./schedule.ts";
 import { VirtualTime } from "./virtual-time.ts";
@@ -108,9 +108,14 @@ export async function explore<App>(workload: Workload<App>, options: ExploreOpti
   const frontier = new Frontier(depth, budget, seeded(seed));
   let failure: Failure | undefined;
   let steps = 0;
+  let unplayed = 0;
   try {
     for (let deviations = frontier.next(); deviations; deviations = frontier.next()) {
-      const played = await explorer.play(deviations);
+      const played = await playable(explorer, deviations);
+      if (!played) {
+        unplayed++;
+        continue;
+      }
       const { violations } = played;
       steps += played.steps.length;
       if (violations.length > 0) {
@@ -127,8 +132,26 @@ export async function explore<App>(workload: Workload<App>, options: ExploreOpti
   } finally {
     explorer.close();
   }
-  const { played: schedules, levels } = frontier;
+  const { played, levels } = frontier;
+  const schedules = played - unplayed;
+  if (unplayed > Math.max(5, played * mostUnplayed))
+    throw new Error(`${unplayed} of ${played} schedules could not be played: states cannot be reached again.`);
   return { schedules, levels, failure, steps, statements: live.statements - before, states: explorer.states };
+}
+
+/** The part of all schedules that may be lost to races which the explorer does not decide. */
+const mostUnplayed = 0.01;
+
+/** Plays a schedule, with fresh eyes where a state on its way cannot be reached again; undefined where that does not help. */
+async function playable<App>(explorer: Explorer<App>, deviations: Deviations): Promise<Played | undefined> {
+  for (let tries = 0; tries < 3; tries++) {
+    try {
+      return await explorer.play(deviations);
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+    }
+  }
+  return undefined;
 }
 
 interface Waiting {
