@@ -69,10 +69,17 @@ export function databaseSuite<Tx>(name: string, { server = true, listens }: Trai
       await client.query(`alter database ${rows[0].name} set default_transaction_isolation = 'serializable'`);
       await client.end();
     });
-    afterAll(() => fresh?.drop());
-    beforeEach(async () => {
-      opened = await ready({ url: fresh?.url ?? "", max: 5 });
+    // One for all: what a test leaves broken, the next one would find.
+    beforeAll(async () => {
+      opened = await open({ url: fresh?.url ?? "", max: 5 });
       database = opened.database;
+    });
+    afterAll(async () => {
+      await database?.close();
+      await opened?.end();
+      await fresh?.drop();
+    });
+    beforeEach(async () => {
       await database.query("drop table if exists thing");
       await database.query("create table thing (id text primary key)");
     });

@@ -135,7 +135,9 @@ export async function explore<App>(workload: Workload<App>, options: ExploreOpti
   const { played, levels } = frontier;
   const schedules = played - unplayed;
   if (unplayed > Math.max(5, played * mostUnplayed))
-    throw new Error(`${unplayed} of ${played} schedules could not be played: states cannot be reached again.`);
+    throw new Error(
+      `${unplayed} of ${played} schedules could not be played: states cannot be reached again.`,
+    );
   return { schedules, levels, failure, steps, statements: live.statements - before, states: explorer.states };
 }
 
