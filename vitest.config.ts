@@ -11,6 +11,7 @@ export default defineConfig({
     hookTimeout: 180_000,
     expect: { poll: { timeout: 60_000 } },
     pool: "forks",
-    maxWorkers: 2,
+    // One more than the smallest machine has cores: many tests wait for a process or for a lease.
+    maxWorkers: 3,
   },
 });
