@@ -55,7 +55,6 @@ export interface Traits {
 export function databaseSuite<Tx>(name: string, { server = true, listens }: Traits, open: Open<Tx>): void {
   describe(`${name} as a database`, () => {
     let fresh: FreshDatabase | undefined;
-    const ready = opener(open);
     let opened: Opened<Tx>;
     let database: Database<Tx>;
 
