@@ -17,7 +17,7 @@
 -- What is compared are hashes, so that no value of a column leaves the database unless it was asked for.
 
 -- It must not wait for others for long, since others may wait for what it holds. Answers with what Postgres has counted
--- in this session already and not yet passed on, which is not ours: {oid: [inserts, updates, deletes], …}
+-- on this connection already and not yet passed on, which is not ours: {oid: [inserts, updates, deletes], …}
 create function onceward.dry_run_begin(lock_timeout text, statement_timeout text) returns jsonb
   language sql volatile
   as $fn$

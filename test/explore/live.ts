@@ -233,7 +233,7 @@ export class LiveDatabase {
     return woken.length > 0 ? [...woken, ...(await this.woken())] : woken;
   }
 
-  /** Where several wait for this session, who will race once it lets go: the one that waited first. */
+  /** Where several wait for this one, who will race once it lets go: the one that waited first. */
   async firstBehind(session: string): Promise<string | undefined> {
     if (this.#waiting.size < 2) return undefined;
     const behind = [...(await this.#blockers())].filter(([, blockers]) => blockers.includes(session));

@@ -37,7 +37,7 @@ export interface SeenAfter {
   readonly sequences: readonly string[];
 }
 
-/** Bounds how long it waits for others, and for itself; and says what was counted in this session before. */
+/** Bounds how long it waits for others, and for itself; and says what was counted on this connection before. */
 export function begin(verbs: Verbs, limits: { lockMs: number; statementMs: number }): Promise<Counted> {
   return verbs.call("dry_run_begin", [String(limits.lockMs), String(limits.statementMs)]);
 }
