@@ -1,4 +1,4 @@
-import type { LedgerStats } from "../ledger/verbs.ts";
+import type { LedgerStats } from "../ledger/lane.ts";
 import type { Attempted, Observer } from "../observe.ts";
 import type { Receipt } from "../receive/receiver.ts";
 import { laneName } from "../worker/lane.ts";

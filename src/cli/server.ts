@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { checkSchema } from "../ledger/migrate.ts";
-import type { LedgerStats } from "../ledger/verbs.ts";
+import type { LedgerStats } from "../ledger/lane.ts";
 import { errorName } from "../observe.ts";
 import type { Config } from "../config.ts";
 import { nodeHandler } from "../receive/node.ts";

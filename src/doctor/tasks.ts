@@ -1,5 +1,5 @@
 /** Tasks that nobody runs: of a job without a function, of a source that no process has connected. */
-import type { LedgerStats } from "../ledger/verbs.ts";
+import type { LedgerStats } from "../ledger/lane.ts";
 import { laneName } from "../worker/lane.ts";
 import type { Examination } from "./examination.ts";
 import { type Finding, Findings } from "./finding.ts";

@@ -1,6 +1,8 @@
 import { OncewardError } from "../errors.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
-import { causeOf, type Newer, type Verbs } from "../ledger/verbs.ts";
+import { causeOf } from "../ledger/argument.ts";
+import type { Newer } from "../ledger/newer.ts";
+import type { Verbs } from "../ledger/verbs.ts";
 import type { ApplyIfNewer, Version } from "./handler.ts";
 
 /**

@@ -3,8 +3,8 @@ import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import { coalesce } from "./coalesce.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
-import type { Claim, ClaimedTask, NewTask, Recorded, Retry } from "./task.ts";
-import { Verbs, type StepToSave } from "./verbs.ts";
+import type { Claim, ClaimedTask, NewTask, Recorded, Retry, StepToSave } from "./task.ts";
+import { Verbs } from "./verbs.ts";
 
 export interface LedgerOptions {
   readonly schema?: string | undefined;

@@ -50,6 +50,13 @@ export interface SavedStep {
   readonly started_at: string;
 }
 
+export interface StepToSave extends Claim {
+  readonly name: string;
+  readonly state: StepState;
+  /** JSON; undefined where there is nothing to keep. */
+  readonly value?: string | undefined;
+}
+
 /** A task that this process holds and can run. */
 export interface ClaimedTask extends Claim {
   readonly type: string | null;

@@ -3,21 +3,36 @@ import { textArrayLiteral } from "../database/array.ts";
 import type { Param, Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import {
-  checkCause,
+  causeOf,
+  checkLanes,
+  claimColumns,
+  interval,
+  lease,
+  limitsText,
+  rareOptions,
+  storableBody,
+  type Argument,
+  type Texts,
+} from "./argument.ts";
+import {
   checkClaim,
   checkDate,
   checkFailure,
   checkIdentity,
   checkInteger,
-  checkMs,
   checkName,
   checkStep,
   checkStorable,
   checkTask,
   checkValue,
-  isStorableText,
 } from "./check.ts";
+import type { DueOptions, LedgerStats } from "./lane.ts";
+import type { ListedTask, ListFilter } from "./listed.ts";
+import type { MachineState, Move, Moved } from "./move.ts";
+import type { Newer } from "./newer.ts";
+import type { PruneOptions } from "./prune.ts";
 import { quoteIdentifier } from "./schema.ts";
+import type { ToldSignal } from "./signal.ts";
 import {
   claimedTask,
   type Claim,
@@ -26,85 +41,9 @@ import {
   type NewTask,
   type Recorded,
   type Retry,
-  type StepState,
+  type StepToSave,
   type TaskIdentity,
-  type TaskState,
 } from "./task.ts";
-
-type Texts = readonly (string | Uint8Array | null)[];
-type Argument = string | null | undefined | Texts;
-
-/** How much of a lane may be claimed; `running` and `rate` hold across all workers. */
-export interface LaneLimit {
-  /** At most so many in this call. */
-  readonly max?: number | undefined;
-  /** At most so many running at once; needs tasks that were recorded with `slots`. */
-  readonly running?: number | undefined;
-  /** At most so many starts per `perMs`. */
-  readonly rate?: { readonly limit: number; readonly perMs: number } | undefined;
-}
-
-export interface DueOptions {
-  readonly max: number;
-  readonly leaseMs: number;
-  readonly worker: string;
-  readonly after?: string | null | undefined;
-  readonly limits?: Readonly<Record<string, LaneLimit>> | undefined;
-}
-
-export interface StepToSave extends Claim {
-  readonly name: string;
-  readonly state: StepState;
-  /** JSON; undefined where there is nothing to keep. */
-  readonly value?: string | undefined;
-}
-
-export interface Move {
-  readonly machine: string;
-  readonly subject: string;
-  readonly move: string;
-  readonly from: readonly string[];
-  readonly to: string;
-  readonly initial: string;
-  readonly version?: number | undefined;
-  readonly cause?: TaskIdentity | undefined;
-  /** What moves the subject on if it stays in the state that it enters. */
-  readonly timers?:
-    | readonly { readonly move: string; readonly after: string; readonly delayMs: number }[]
-    | undefined;
-  /** The key of the timer's task that makes this move. */
-  readonly timer?: string | undefined;
-  /** A move within one state counts as entering it again. */
-  readonly restart?: boolean | undefined;
-}
-
-export type Moved =
-  | { readonly outcome: "moved"; readonly from: string; readonly state: string; readonly version: number }
-  /** Refused: not from this state. Early: a timer, while an earlier one of its state is due. */
-  | { readonly outcome: "refused" | "early"; readonly state: string; readonly version: number };
-
-/** A state of an object that shall be applied if nothing newer was. */
-export interface Newer extends TaskIdentity {
-  readonly version?: string | undefined;
-  readonly final?: boolean | undefined;
-  /** After a tie: what was applied when the present state was asked for. */
-  readonly revision?: number | undefined;
-  readonly cause?: TaskIdentity | undefined;
-}
-
-/** Text of an interval, as Postgres reads it. */
-function interval(name: string, ms: number, least = 0): string {
-  checkMs(name, ms, least);
-  return `${Number.isInteger(ms) ? ms : ms.toFixed(3)} milliseconds`;
-}
-
-/** A claim holds for a moment at least. */
-const lease = (ms: number): string => interval("leaseMs", ms, 1);
-
-export function causeOf(task: TaskIdentity | undefined): string | null {
-  checkCause(task);
-  return task ? `${task.scope} ${task.key}` : null;
-}
 
 /**
  * The SQL verbs, one method each, over anything that can run a statement: the pool, or an open
@@ -479,155 +418,3 @@ export class Verbs {
 /** Of the type `claimed`, what a run needs. */
 const claimedColumns =
   "scope, key, type, attempt, generation, tries, max_tries, serial, claimed_at, body, bytes, steps, after, next_in_ms";
-
-/** What can be forgotten; sql/011_prune.sql says what each is. */
-export type Prunable = "payloads" | "steps" | "keys" | "log" | "audit" | "moves" | "effects";
-
-export interface PruneOptions {
-  readonly what: Prunable;
-  readonly olderThanMs: number;
-  readonly lane?: string | undefined;
-  /** Only of tasks in these states. */
-  readonly states?: readonly TaskState[] | undefined;
-  /** Lanes that have a rule of their own. */
-  readonly exceptLanes?: readonly string[] | undefined;
-  /** Also keys that somebody chose: an action's, and a job's that was enqueued with one. */
-  readonly chosen?: boolean | undefined;
-  readonly after?: string | null | undefined;
-  readonly max?: number | undefined;
-  /** Only count. */
-  readonly dryRun?: boolean | undefined;
-  /** Who wants this and why, for the audit; only with a round's first call. */
-  readonly actor?: string | undefined;
-  readonly reason?: string | undefined;
-  /** Allows to forget keys that a sender may still repeat. */
-  readonly override?: boolean | undefined;
-}
-
-export interface ListFilter {
-  readonly lane?: string | undefined;
-  readonly state?: TaskState | undefined;
-  readonly type?: string | undefined;
-  /** In the key. */
-  readonly contains?: string | undefined;
-  /** In the reason of a failure or of being parked. */
-  readonly reason?: string | undefined;
-  readonly since?: Date | undefined;
-  readonly until?: Date | undefined;
-  /** The `created_at` of the last task of the page before. */
-  readonly before?: string | undefined;
-  readonly max?: number | undefined;
-}
-
-export interface ListedTask extends Claim {
-  readonly type: string | null;
-  readonly state: TaskState;
-  readonly tries: number;
-  readonly generation: number;
-  readonly created_at: string;
-  readonly due_at: string | null;
-  readonly started_at: string | null;
-  readonly finished_at: string | null;
-  readonly serial: string | null;
-  readonly behind: string | null;
-  /** "backfill" where it never arrived and was fetched. */
-  readonly origin: string | null;
-  readonly cause: string | null;
-  readonly held_by: string | null;
-  readonly reason: string | null;
-}
-
-export interface MachineState {
-  readonly state: string;
-  readonly version: number;
-  readonly since: string;
-  readonly moves: readonly {
-    version: number;
-    move: string;
-    from: string;
-    to: string;
-    cause: string | null;
-    at: string;
-  }[];
-  /** What moves it if it stays, soonest first. */
-  readonly timers: readonly { key: string; state: TaskState; due_at: string | null }[];
-}
-
-export interface ToldSignal {
-  /** JSON, or null where it was sent without a value. */
-  readonly value: string | null;
-  readonly fingerprint: string | null;
-  readonly actor: string | null;
-  readonly sent_at: string;
-}
-
-export interface LedgerStats {
-  readonly unfinished: readonly {
-    readonly scope: string;
-    readonly due: number;
-    readonly later: number;
-    readonly running: number;
-    readonly oldest_due_ms: number | null;
-    readonly oldest_running_ms: number | null;
-  }[];
-  readonly parked: readonly { readonly scope: string; readonly state: string; readonly count: number }[];
-}
-
-function checkLanes(lanes: readonly string[]): void {
-  for (const lane of lanes) checkIdentity(lane, "any");
-}
-
-function claimColumns(claims: readonly Claim[]): [string[], string[], string[]] {
-  for (const claim of claims) checkClaim(claim);
-  return [
-    claims.map((claim) => claim.scope),
-    claims.map((claim) => claim.key),
-    claims.map((claim) => String(claim.attempt)),
-  ];
-}
-
-/** The body where it can be kept as text; else it travels as base64 among the rare options. */
-function storableBody(body: NewTask["body"]): string | Uint8Array | null {
-  if (body === undefined || isBinary(body)) return null;
-  return body;
-}
-
-function isBinary(body: string | Uint8Array): boolean {
-  return typeof body === "string" ? body.includes("\0") : !isStorableText(body);
-}
-
-function rareOptions(task: NewTask): string | null {
-  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } =
-    task;
-  const bytes =
-    body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
-  const options = {
-    bytes,
-    delay: delayMs ? interval("delayMs", delayMs) : undefined,
-    due_at: dueAt?.toISOString(),
-    happened_at: happenedAt?.toISOString(),
-    priority: priority || undefined,
-    serial,
-    slots,
-    max_tries: maxTries,
-    origin,
-    cause: cause && causeOf(cause),
-    ignored,
-  };
-  return Object.values(options).every((value) => value === undefined) ? null : JSON.stringify(options);
-}
-
-function limitsText(limits: Readonly<Record<string, LaneLimit>>): string {
-  return JSON.stringify(
-    Object.fromEntries(
-      Object.entries(limits).map(([lane, { max, running, rate }]) => {
-        checkInteger("max", max);
-        checkInteger("running", running);
-        if (rate && !(rate.limit > 0 && Number.isFinite(rate.limit))) {
-          throw new OncewardError("value_invalid", "The limit of a rate is a number above 0.");
-        }
-        return [lane, { max, running, rate: rate?.limit, per: rate && interval("perMs", rate.perMs, 1) }];
-      }),
-    ),
-  );
-}

@@ -3,7 +3,7 @@ import { asQueryable } from "../database/queryable.ts";
 import { OncewardError } from "../errors.ts";
 import { Tools } from "../handler/tools.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
-import type { MachineState, Moved as MovedVerb } from "../ledger/verbs.ts";
+import type { MachineState, Moved as MovedVerb } from "../ledger/move.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { checkSubject, readDefinition, type Timer } from "./check.ts";

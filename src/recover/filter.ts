@@ -1,7 +1,7 @@
 import { OncewardError } from "../errors.ts";
 import { accountSegment } from "../handler/scope.ts";
 import type { TaskIdentity, TaskState } from "../ledger/task.ts";
-import { causeOf } from "../ledger/verbs.ts";
+import { causeOf } from "../ledger/argument.ts";
 
 /** States to ask for. `failed` is no state of its own: the task waits for its next try after a failure. */
 export type AskedState = TaskState | "failed";

@@ -1,6 +1,6 @@
 import { checkIdentity } from "../ledger/check.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
-import type { ListedTask } from "../ledger/verbs.ts";
+import type { ListedTask } from "../ledger/listed.ts";
 import type { Engine } from "../worker/engine.ts";
 import { filterJson, type TaskFilter } from "./filter.ts";
 

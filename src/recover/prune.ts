@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Prunable } from "../ledger/verbs.ts";
+import type { Prunable } from "../ledger/prune.ts";
 import type { Engine } from "../worker/engine.ts";
 import { pruneRules, type Retention } from "./retention.ts";
 

@@ -2,7 +2,7 @@ import { type DoctorRequest, examineAll } from "../doctor/doctor.ts";
 import type { Finding } from "../doctor/finding.ts";
 import { checkIdentity } from "../ledger/check.ts";
 import type { TaskIdentity } from "../ledger/task.ts";
-import type { ListedTask } from "../ledger/verbs.ts";
+import type { ListedTask } from "../ledger/listed.ts";
 import { type AuditFilter, readAudit } from "./audit.ts";
 import { backfill, type BackfillOptions, type BackfillReport } from "./backfill/backfill.ts";
 import { type Answer, type Cancelled, cancelTasks, resolveStep } from "./change.ts";

@@ -1,7 +1,7 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
 import type { TaskState } from "../ledger/task.ts";
-import type { Prunable, PruneOptions } from "../ledger/verbs.ts";
+import type { Prunable, PruneOptions } from "../ledger/prune.ts";
 
 /** How long something is kept after it was finished: "90 days", a number of ms, or "forever". */
 export type Keep = string | number;

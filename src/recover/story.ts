@@ -1,5 +1,6 @@
 import type { SavedStep, TaskIdentity } from "../ledger/task.ts";
-import type { ListedTask, ToldSignal } from "../ledger/verbs.ts";
+import type { ListedTask } from "../ledger/listed.ts";
+import type { ToldSignal } from "../ledger/signal.ts";
 import type { Engine } from "../worker/engine.ts";
 
 /** All that the ledger knows of one task and of what it brought about. */

@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
-import type { ClaimedTask, StepState } from "../ledger/task.ts";
-import type { StepToSave } from "../ledger/verbs.ts";
+import type { ClaimedTask, StepState, StepToSave } from "../ledger/task.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { stepsChanged } from "./changed.ts";
 

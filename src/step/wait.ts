@@ -1,6 +1,6 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
-import type { ToldSignal } from "../ledger/verbs.ts";
+import type { ToldSignal } from "../ledger/signal.ts";
 import type { Attempt, KnownStep, Wait } from "./attempt.ts";
 import { stepOtherKind } from "./changed.ts";
 import { fingerprintOf } from "./fingerprint.ts";

@@ -1,7 +1,7 @@
 import type { OncewardError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
-import type { LaneLimit } from "../ledger/verbs.ts";
+import type { LaneLimit } from "../ledger/lane.ts";
 
 /** How long to wait before the next attempt: doubled each time from `baseMs` up to `capMs`, with jitter. */
 export interface Backoff {

@@ -1,5 +1,5 @@
 import type { ClaimedTask } from "../ledger/task.ts";
-import type { LaneLimit } from "../ledger/verbs.ts";
+import type { LaneLimit } from "../ledger/lane.ts";
 import type { Lane } from "./lane.ts";
 
 /** The part of the places that is kept for lanes which run little, so that slow ones cannot take them all. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Metrics } from "../../src/cli/metrics.ts";
-import type { LedgerStats } from "../../src/ledger/verbs.ts";
+import type { LedgerStats } from "../../src/ledger/lane.ts";
 import type { Attempted } from "../../src/observe.ts";
 import type { Receipt } from "../../src/receive/receiver.ts";
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import type { Ledger } from "../../src/ledger/ledger.ts";
 import type { ClaimedTask } from "../../src/ledger/task.ts";
-import type { LaneLimit } from "../../src/ledger/verbs.ts";
+import type { LaneLimit } from "../../src/ledger/lane.ts";
 import { type Bench, claimDue, describeOnServer, freshLane, minute } from "./support.ts";
 
 const times = <T>(n: number, make: (i: number) => T): T[] => Array.from({ length: n }, (_, i) => make(i));

@@ -5,7 +5,7 @@ import { Engine } from "../../src/worker/engine.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
 import { defineJob } from "../../src/job/define.ts";
 import { enqueue } from "../../src/job/enqueue.ts";
-import type { Prunable } from "../../src/ledger/verbs.ts";
+import type { Prunable } from "../../src/ledger/prune.ts";
 import { createOnce } from "../../src/once.ts";
 import { runAction } from "../../src/action/run.ts";
 import { scheduleUpkeep } from "../../src/cli/upkeep.ts";
