@@ -1,6 +1,6 @@
 /**
  * npm run bench [-- --quick | --full] [--sections jobs,drain] [--variants ledger,pgBoss] [--out folder]
- * [--profile folder]
+ * [--rounds 3] [--seconds 4] [--profile folder]
  * Measures, and writes benchmarks.json, benchmarks.md and benchmarks.svg, by default into docs/.
  */
 import { mkdtempSync, mkdirSync, writeFileSync } from "node:fs";
@@ -26,6 +26,8 @@ const { values: flags } = parseArgs({
     full: { type: "boolean", default: false },
     sections: { type: "string" },
     variants: { type: "string" },
+    rounds: { type: "string" },
+    seconds: { type: "string" },
     profile: { type: "string" },
     out: { type: "string", default: fileURLToPath(new URL("../docs", import.meta.url)) },
   },
@@ -68,7 +70,8 @@ function chosen(plan: Plan): Plan {
     .filter(({ id }) => !ids || ids.some((one) => id.startsWith(one)))
     .map((one) => ({ ...one, variants: one.variants.filter((name) => !names || names.includes(name)) }))
     .filter((one) => one.variants.length > 0);
-  return { ...plan, sections };
+  const { rounds = plan.rounds, seconds = plan.seconds } = flags;
+  return { ...plan, rounds: Number(rounds), seconds: Number(seconds), sections };
 }
 
 /** All variants of all these sections in turn, and that several times. */

@@ -61,16 +61,16 @@ create table onceward.task (
   held_by text,                         -- the worker of the latest attempt
   reason text,                          -- why it is parked, or what its latest failure said
   primary key (scope, key),
-  constraint task_scope_length check (octet_length(scope) between 1 and 255),
-  constraint task_key_length check (octet_length(key) between 1 and 1024),
-  constraint task_state_known check (state in
-    ('waiting', 'running', 'done', 'dead', 'ignored', 'cancelled', 'unknown')),
-  constraint task_due_while_unfinished check ((due_at is not null) = (state in ('waiting', 'running'))),
-  constraint task_finished_has_time check ((finished_at is null) = (due_at is not null)),
-  constraint task_running_was_claimed check (state <> 'running' or (attempt > 0 and started_at is not null)),
-  constraint task_parked_has_reason check (state not in ('dead', 'unknown', 'cancelled') or reason is not null),
+  constraint task_identity_length check (octet_length(scope) between 1 and 255 and octet_length(key) between 1 and 1024),
   constraint task_tries_bounded check (tries between 0 and attempt and tries <= max_tries),
-  constraint task_behind_waits check (behind is null or (state = 'waiting' and serial is not null))
+  -- One expression for all of it: each constraint is read, prepared and evaluated for itself, in every statement.
+  constraint task_state_sound check (case state
+    when 'running' then due_at is not null and finished_at is null and behind is null
+      and attempt > 0 and started_at is not null
+    when 'waiting' then due_at is not null and finished_at is null and (behind is null or serial is not null)
+    else due_at is null and finished_at is not null and behind is null
+      and (state in ('done', 'ignored') or (state in ('dead', 'unknown', 'cancelled') and reason is not null))
+  end)
 ) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 -- What may be claimed, and nothing else: its size follows the backlog, not the history.
