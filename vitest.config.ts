@@ -11,6 +11,8 @@ export default defineConfig({
     hookTimeout: 180_000,
     expect: { poll: { timeout: 60_000 } },
     pool: "forks",
+    // The embedded Postgres is WebAssembly: optimising it takes more than the short lives of these processes gain by it.
+    execArgv: ["--liftoff-only"],
     // One more than the smallest machine has cores: many tests wait for a process or for a lease.
     maxWorkers: 3,
   },

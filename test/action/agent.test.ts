@@ -2,15 +2,15 @@ import { createOnce } from "onceward";
 import pg from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type RunningWorld, startWorld } from "../../examples/agent/world.ts";
-import { Program } from "../step/deaths.ts";
+import { Mortal } from "../step/deaths.ts";
 import { describeWith } from "../support/postgres.ts";
 
 describeWith("newest", "examples/agent, killed between any two awaits and started again", (fresh) => {
   let pool: pg.Pool;
   let world: RunningWorld;
-  let program: Program;
+  let program: Mortal;
   beforeAll(async () => {
-    program = await Program.compile(new URL("../../examples/agent/main.ts", import.meta.url));
+    program = await Mortal.of(new URL("../../examples/agent/main.ts", import.meta.url));
     world = await startWorld();
     pool = new pg.Pool({ connectionString: fresh().url });
     await createOnce({ database: pool }).engine.ready();
@@ -18,7 +18,6 @@ describeWith("newest", "examples/agent, killed between any two awaits and starte
   afterAll(async () => {
     await pool?.end();
     await world?.close();
-    await program?.remove();
   });
   /** Time passes, and the claims of the dead run out. */
   const leasesEnd = () =>

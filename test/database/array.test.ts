@@ -1,8 +1,8 @@
-import { PGlite } from "@electric-sql/pglite";
 import fc from "fast-check";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { textArrayBinary, textArrayLiteral } from "../../src/database/array.ts";
+import { createPglite } from "../support/pglite.ts";
 import { describeWith } from "../support/postgres.ts";
 
 /** Any text that Postgres can keep: no NUL, no lone surrogates; rich in what the literal must escape. */
@@ -57,7 +57,7 @@ describeWith("newest", "a text[] as a parameter of pg", (fresh) => {
 
 describe("a text[] as a parameter of PGlite", () => {
   it("comes back as it was", async () => {
-    const db = await PGlite.create();
+    const db = await createPglite();
     await fc.assert(
       fc.asyncProperty(values, async (array) => {
         const { rows } = await db.query<{ read: unknown }>(asJson, [textArrayLiteral(array)]);

@@ -1,4 +1,4 @@
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { sql } from "drizzle-orm";
 import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { pgTable, text } from "drizzle-orm/pg-core";
@@ -8,6 +8,7 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { drizzleDatabase } from "../../src/database/drizzle.ts";
+import { createPglite } from "../support/pglite.ts";
 import { describeWith } from "../support/postgres.ts";
 import { databaseSuite, type Opened } from "./suite.ts";
 
@@ -46,7 +47,7 @@ databaseSuite(
 describe("Drizzle over PGlite", () => {
   let client: PGlite;
   beforeAll(async () => {
-    client = await PGlite.create();
+    client = await createPglite();
   });
   afterAll(() => client.close());
 

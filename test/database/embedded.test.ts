@@ -1,24 +1,27 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
-import { PGlite } from "@electric-sql/pglite";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import { embeddedDatabase } from "../../src/database/embedded.ts";
 import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
+import { createPglite } from "../support/pglite.ts";
 import { freshDatabase } from "../support/postgres.ts";
+import { program } from "../support/program.ts";
+import { scratch } from "../support/scratch.ts";
 import { upkeep } from "../../src/database/embedded-upkeep.ts";
 import { databaseSuite, type Opened } from "./suite.ts";
+
+const childFile = await program(new URL("embedded-child.ts", import.meta.url));
 
 const folders: string[] = [];
 const children: Child[] = [];
 
 function newFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "onceward-embedded-"));
+  const folder = mkdtempSync(join(scratch(), "onceward-embedded-"));
   folders.push(folder);
   return join(folder, "nested", "db");
 }
@@ -40,31 +43,31 @@ class Child {
   readonly process: ChildProcess;
   readonly said: Said[] = [];
   readonly #ended: Promise<unknown>;
+  #over = false;
   #wake: () => void = () => {};
 
   constructor(folder: string) {
-    this.process = spawn(
-      process.execPath,
-      [resolve("node_modules/jiti/lib/jiti-cli.mjs"), resolve("test/database/embedded-child.ts"), folder],
-      { stdio: ["ignore", "pipe", "inherit"] },
-    );
+    this.process = spawn(process.execPath, ["--liftoff-only", childFile, folder], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
     const lines = createInterface({ input: this.process.stdout! });
     lines.on("line", (line) => {
       this.said.push(JSON.parse(line) as Said);
       this.#wake();
     });
-    this.#ended = Promise.all([once(lines, "close"), once(this.process, "exit")]).finally(() => this.#wake());
+    this.#ended = Promise.all([once(lines, "close"), once(this.process, "exit")]).finally(() => {
+      this.#over = true;
+      this.#wake();
+    });
     children.push(this);
   }
 
   /** The first thing it says that is so; rejects if it ends without. */
   async says(isSo: (said: Said) => unknown): Promise<Said> {
-    let over = false;
-    void this.#ended.then(() => (over = true));
     for (;;) {
       const found = this.said.find(isSo);
       if (found) return found;
-      if (over) throw new Error(`it ended and said only ${JSON.stringify(this.said)}`);
+      if (this.#over) throw new Error(`it ended and said only ${JSON.stringify(this.said)}`);
       await new Promise<void>((woken) => (this.#wake = woken));
     }
   }
@@ -81,7 +84,7 @@ class Child {
 }
 
 describe("the embedded database", () => {
-  const parent = mkdtempSync(join(tmpdir(), "onceward-embedded-"));
+  const parent = mkdtempSync(join(scratch(), "onceward-embedded-"));
   const shared = embeddedDatabase({ folder: join(parent, "db"), log: () => {} });
   afterAll(async () => {
     await shared.close();
@@ -268,7 +271,7 @@ describe("a folder that is open", () => {
 
 describe("upkeep", () => {
   it("removes dead rows and writes a checkpoint, which the embedded Postgres never does by itself", async () => {
-    const db = await PGlite.create();
+    const db = await createPglite();
     await db.exec("create table busy (id int primary key, n int, filler text)");
     for (let i = 0; i < 12; i++) {
       await db.exec(`insert into busy select g, 0, repeat('x', 200) from generate_series(1, 20000) g

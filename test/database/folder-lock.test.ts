@@ -2,12 +2,13 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { lockFolder } from "../../src/database/folder-lock.ts";
 import { liveness, thisProcess } from "../../src/database/process-identity.ts";
+import { program } from "../support/program.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -44,12 +45,7 @@ describe("the lock of a folder", () => {
     "is held by one of many processes that want it at once, also when holders die",
     { timeout: 180_000 },
     async () => {
-      const child = [
-        resolve("node_modules/jiti/lib/jiti-cli.mjs"),
-        resolve("test/database/lock-child.ts"),
-        folder,
-        "60",
-      ];
+      const child = [await program(new URL("lock-child.ts", import.meta.url)), folder, "60"];
       const runs = await Promise.all(
         Array.from({ length: 4 }, () => promisify(execFile)(process.execPath, child, { encoding: "utf8" })),
       );

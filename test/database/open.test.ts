@@ -1,4 +1,4 @@
-import { PGlite, type Transaction } from "@electric-sql/pglite";
+import type { Transaction } from "@electric-sql/pglite";
 import { drizzle } from "drizzle-orm/pglite";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
@@ -7,11 +7,12 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import type { PgClient } from "../../src/database/pg.ts";
 import { openDatabase } from "../../src/database/open.ts";
+import { createPglite } from "../support/pglite.ts";
 
 // Nothing here connects: adapters do so on first use.
 const pool = new pg.Pool({ connectionString: "postgres://127.0.0.1:1/none" });
 const sql = postgres("postgres://127.0.0.1:1/none");
-const pglite = new PGlite();
+const pglite = await createPglite();
 
 describe("openDatabase", () => {
   it.each([

@@ -2,13 +2,14 @@ import { PGlite, type Transaction } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import { pgliteDatabase } from "../../src/database/pglite.ts";
+import { createPglite } from "../support/pglite.ts";
 import { databaseSuite, type Opened } from "./suite.ts";
 
 describe("PGlite", () => {
   let db: PGlite;
   let database: Database<Transaction>;
   beforeAll(async () => {
-    db = await PGlite.create();
+    db = await createPglite();
     database = pgliteDatabase(db);
   });
   afterAll(() => db.close());

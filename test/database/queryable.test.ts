@@ -1,13 +1,14 @@
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { drizzle } from "drizzle-orm/pglite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pgliteDatabase } from "../../src/database/pglite.ts";
 import { asQueryable } from "../../src/database/queryable.ts";
+import { createPglite } from "../support/pglite.ts";
 
 describe("asQueryable", () => {
   let db: PGlite;
   beforeAll(async () => {
-    db = await PGlite.create();
+    db = await createPglite();
   });
   afterAll(() => db.close());
 

@@ -1,16 +1,17 @@
 /** The same on the embedded Postgres, where one session serves everybody. */
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pgliteDatabase } from "../../src/database/pglite.ts";
 import { connectSource } from "../../src/handler/source.ts";
 import { stripe } from "../../src/source/stripe.ts";
 import { Engine } from "../../src/worker/engine.ts";
+import { createPglite } from "../support/pglite.ts";
 import { deliveryOf, event, read, SECRET } from "./support.ts";
 
 describe.each(["inline", "queued"] as const)("handlers on PGlite, %s", (answer) => {
   let lite: PGlite;
   beforeAll(async () => {
-    lite = await PGlite.create();
+    lite = await createPglite();
     await lite.exec("create table effect (event text)");
   });
   afterAll(() => lite.close());

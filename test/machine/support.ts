@@ -1,5 +1,5 @@
 /** What the tests of machines share: engines on the databases we promise, with a clock that tests move. */
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { afterAll, afterEach, beforeAll, beforeEach, describe } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import { pgDatabase } from "../../src/database/pg.ts";
@@ -9,6 +9,7 @@ import type { ClaimedTask } from "../../src/ledger/task.ts";
 import { createOnce, type Once } from "../../src/once.ts";
 import type { Engine, EngineOptions } from "../../src/worker/engine.ts";
 import { type Lane, laneOf, type Ran } from "../../src/worker/lane.ts";
+import { createPglite } from "../support/pglite.ts";
 import { type Clock, fakeClock } from "../support/clock.ts";
 import { describeWith, type FreshDatabase, type Which } from "../support/postgres.ts";
 
@@ -109,7 +110,7 @@ export function describeOnEach(name: string, body: (bench: () => Bench) => void)
     let bench: Bench;
     let db: PGlite;
     beforeAll(async () => {
-      db = await PGlite.create();
+      db = await createPglite();
     });
     beforeEach(() => {
       bench = new Bench(pgliteDatabase(db));

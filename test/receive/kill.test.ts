@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, expect, it, vi } from "vitest";
 import { type App, event, openApp, type StripeEvent } from "../handler/support.ts";
 import { describeWith } from "../support/postgres.ts";
+import { program } from "../support/program.ts";
 import type { DeathPoint, Order } from "./child-server.ts";
 import { sender } from "./http.ts";
 
-const file = fileURLToPath(new URL("child-server.ts", import.meta.url));
+const file = await program(new URL("child-server.ts", import.meta.url));
 
 // Processes are started and killed one after another; the limit is for hangs.
 vi.setConfig({ testTimeout: 180_000 });
@@ -34,7 +34,7 @@ describeWith("newest", "kill -9 of the process", (database) => {
   /** Servers, one after another; the next one starts in advance, and waits for its order. */
   function servers(answer: Order["answer"]): () => Promise<{ child: ChildProcess; port: number }> {
     const start = (): ChildProcess => {
-      const child = spawn(process.execPath, ["--import", "jiti/register", file], {
+      const child = spawn(process.execPath, [file], {
         stdio: ["ignore", "inherit", "inherit", "ipc"],
       });
       children.push(child);

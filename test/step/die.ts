@@ -1,7 +1,7 @@
 /**
  * Kills its own process at one point of its talk with the world: DIE_AT counts every piece of data that
  * leaves through a TCP socket (before it does) or comes in (before anybody sees it). Between two such points
- * a program does nothing that anybody else could notice. Loaded with `node --import`.
+ * a program does nothing that anybody else could notice. Imported before the program.
  */
 import { Socket } from "node:net";
 

@@ -4,12 +4,12 @@ import { createOnce } from "onceward";
 import pg from "pg";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { describeWith } from "../support/postgres.ts";
-import { Program } from "./deaths.ts";
+import { Mortal } from "./deaths.ts";
 import { threeSteps } from "./three-steps.ts";
 
 describeWith("newest", "SIGKILL of a worker at every await of a job of three steps", (fresh) => {
   let pool: pg.Pool;
-  let program: Program;
+  let program: Mortal;
   const calls: string[] = [];
   const effects = new Map<string, number>();
   /** Honours keys, and counts what it was asked for. */
@@ -20,13 +20,12 @@ describeWith("newest", "SIGKILL of a worker at every await of a job of three ste
     response.end(request.url);
   });
   beforeAll(async () => {
-    program = await Program.compile(new URL("three-steps.ts", import.meta.url));
+    program = await Mortal.of(new URL("three-steps.ts", import.meta.url));
     pool = new pg.Pool({ connectionString: fresh().url });
     await new Promise<void>((resolve) => provider.listen(0, "127.0.0.1", resolve));
   });
   afterAll(async () => {
     await pool?.end();
-    await program?.remove();
     provider.closeAllConnections();
     await new Promise((resolve) => provider.close(resolve));
   });

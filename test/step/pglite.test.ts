@@ -1,14 +1,15 @@
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { runAction, takeAction } from "../../src/action/run.ts";
 import { pgliteDatabase } from "../../src/database/pglite.ts";
 import { Engine } from "../../src/worker/engine.ts";
+import { createPglite } from "../support/pglite.ts";
 import { fakeClock } from "../support/clock.ts";
 
 describe("steps on one session for everybody (PGlite)", () => {
   let db: PGlite;
   beforeAll(async () => {
-    db = await PGlite.create();
+    db = await createPglite();
     await db.exec("create table written (n int)");
   });
   afterAll(() => db?.close());

@@ -1,6 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import Stripe from "stripe";
@@ -8,6 +7,7 @@ import { vi } from "vitest";
 import type { StormEvent } from "../../src/cli/storm/events.ts";
 import { type MailServer, startMailServer } from "../mail/smtp.ts";
 import { freePort } from "../support/postgres-port.ts";
+import { scratch } from "../support/scratch.ts";
 import { main } from "./cli.ts";
 import { clockEvent } from "./events.ts";
 
@@ -43,7 +43,7 @@ export class StoreServer {
   }
 
   static async create(env: Record<string, string>): Promise<StoreServer> {
-    const folder = await mkdtemp(join(tmpdir(), "onceward-store-"));
+    const folder = await mkdtemp(join(scratch(), "onceward-store-"));
     return new StoreServer(folder, await freePort(), await startMailServer(), env);
   }
 
@@ -53,16 +53,20 @@ export class StoreServer {
 
   /** Mails go to files, or to the mail server. */
   async start({ mail = "files" }: { mail?: "files" | "smtp" } = {}): Promise<void> {
-    const child = spawn(process.execPath, [main, "serve", shop, "--port", String(this.port)], {
-      cwd: this.folder,
-      env: {
-        PATH: process.env["PATH"],
-        ...this.env,
-        // A mail that is being sent when its lease lapses is parked: not on a machine that is merely slow.
-        ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}`, LEASE_SECONDS: "60" } : {}),
+    const child = spawn(
+      process.execPath,
+      ["--liftoff-only", main, "serve", shop, "--port", String(this.port)],
+      {
+        cwd: this.folder,
+        env: {
+          PATH: process.env["PATH"],
+          ...this.env,
+          // A mail that is being sent when its lease lapses is parked: not on a machine that is merely slow.
+          ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}`, LEASE_SECONDS: "60" } : {}),
+        },
+        stdio: ["ignore", "pipe", "pipe"],
       },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    );
     this.#child = child;
     const before = this.output.length;
     await new Promise<void>((resolve, reject) => {

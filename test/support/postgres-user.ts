@@ -4,7 +4,7 @@
  */
 import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { scratch } from "./scratch.ts";
 import { join } from "node:path";
 
 export interface ServerUser {
@@ -23,8 +23,8 @@ export function serverUser(): ServerUser | undefined {
   throw new Error("as root, the tests need an OS user `postgres` or `nobody` to run Postgres as");
 }
 
-/** A new folder, in the system's temporary folder unless told, that belongs to that user. */
-export function serverFolder(prefix: string, within = tmpdir()): string {
+/** A new folder that belongs to that user, where temporary data goes unless told. */
+export function serverFolder(prefix: string, within = scratch()): string {
   const folder = mkdtempSync(join(within, prefix));
   chmodSync(folder, 0o700);
   const user = serverUser();

@@ -1,9 +1,9 @@
-import { PGlite } from "@electric-sql/pglite";
 import { afterEach, describe, expect, it } from "vitest";
 import { createOnce } from "../../src/once.ts";
 import { stripe } from "../../src/source/stripe.ts";
 import { proveHandler, type Proof, type ProveOptions } from "../../src/testing/index.ts";
 import { SECRET } from "../handler/support.ts";
+import { createPglite } from "../support/pglite.ts";
 import { describeWith } from "../support/postgres.ts";
 import { type App, credit, openApp, paid, type Paid, twin } from "./support.ts";
 
@@ -12,7 +12,7 @@ const differing = (proof: Proof): string[] =>
 
 describe("a proof on PGlite", () => {
   it("is given and refused as on a server", async () => {
-    const db = await PGlite.create();
+    const db = await createPglite();
     await db.exec("create table entry (amount integer)");
     const once = createOnce({ database: db });
     const source = once.source(stripe({ secrets: SECRET }));

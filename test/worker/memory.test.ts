@@ -1,14 +1,14 @@
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { describeWith } from "../support/postgres.ts";
+import { program } from "../support/program.ts";
 import type { Round } from "./flood.ts";
 
 describeWith("newest", "memory", (database) => {
   it("stays flat however many jobs have run", { timeout: 300_000 }, async () => {
-    const flood = fileURLToPath(new URL("flood.ts", import.meta.url));
-    const args = ["--expose-gc", "--import", "jiti/register", flood, database().url, "19200", "6"];
+    const flood = await program(new URL("flood.ts", import.meta.url));
+    const args = ["--expose-gc", flood, database().url, "19200", "6"];
     const { stdout } = await promisify(execFile)(process.execPath, args);
     const rounds = stdout
       .trim()

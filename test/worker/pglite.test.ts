@@ -1,14 +1,15 @@
-import { PGlite } from "@electric-sql/pglite";
+import type { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PGliteLike, pgliteDatabase } from "../../src/database/pglite.ts";
 import { Engine } from "../../src/worker/engine.ts";
+import { createPglite } from "../support/pglite.ts";
 import { countOf, engineOn, gate, lane, noPoll, type TestEngine } from "./support.ts";
 
 describe("a worker on PGlite, where one session serves everybody", () => {
   let db: PGlite;
   const open: TestEngine[] = [];
   beforeAll(async () => {
-    db = await PGlite.create();
+    db = await createPglite();
     await db.exec("create table effect (key text)");
     await new Engine(pgliteDatabase(db as unknown as PGliteLike<unknown>)).ready();
   });

@@ -1,9 +1,11 @@
 /** Worker processes that a test starts, and ends by their process id. */
 import { type ChildProcess, fork } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import type { EngineOptions } from "../../src/worker/engine.ts";
 import { ended, hasEnded } from "../support/postgres-process.ts";
+import { program } from "../support/program.ts";
 import { Watcher } from "./support.ts";
+
+const child = await program(new URL("child.ts", import.meta.url));
 
 export interface ChildOptions {
   readonly url: string;
@@ -28,9 +30,7 @@ export class WorkerProcess {
   readonly #watcher = new Watcher();
 
   constructor(options: ChildOptions) {
-    this.#child = fork(fileURLToPath(new URL("child.ts", import.meta.url)), [JSON.stringify(options)], {
-      execArgv: ["--import", "jiti/register"],
-    });
+    this.#child = fork(child, [JSON.stringify(options)], { execArgv: [] });
     this.#child.on("message", (word: ChildWord) => {
       this.words.push(word);
       this.#watcher.tell();

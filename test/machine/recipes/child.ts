@@ -2,7 +2,7 @@
 import { drip } from "../../../examples/recipes/drip.ts";
 import { subscriptions } from "../../../examples/recipes/subscription.ts";
 import { createOnce } from "../../../src/once.ts";
-import { Provider } from "./support.ts";
+import { Provider } from "./provider.ts";
 
 export interface Order {
   readonly url: string;

@@ -3,7 +3,8 @@ import { drip } from "../../../examples/recipes/drip.ts";
 import type { Once } from "../../../src/once.ts";
 import { day } from "../support.ts";
 import type { Order } from "./child.ts";
-import { type Plan, Provider, scenes, untilKilled } from "./support.ts";
+import { type Plan, Provider } from "./provider.ts";
+import { scenes, untilKilled } from "./support.ts";
 
 const letters = ["welcome", "social proof", "first dollar"];
 

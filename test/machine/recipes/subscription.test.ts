@@ -6,7 +6,8 @@ import { proveHandler } from "../../../src/testing/index.ts";
 import { deliveryOf, event, SECRET } from "../../handler/support.ts";
 import { day } from "../support.ts";
 import type { Order } from "./child.ts";
-import { Provider, scenes, untilKilled } from "./support.ts";
+import { Provider } from "./provider.ts";
+import { scenes, untilKilled } from "./support.ts";
 
 const reminders = ["payment failed, 1 day", "payment failed, 3 days", "payment failed, 5 days"];
 const subject = "sub_1/in_1";
