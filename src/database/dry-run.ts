@@ -23,13 +23,15 @@ const inside = new AsyncLocalStorage<DryTransaction>();
  */
 export function currentDryRun(): DryTransaction | undefined {
   const dry = inside.getStore();
-  if (dry?.closed) {
-    throw new OncewardError(
-      "dry_run",
-      "This belongs to a dry run that is over, so that it is not done. Await it.",
-    );
-  }
+  if (dry?.closed) throw over();
   return dry;
+}
+
+function over(): OncewardError {
+  return new OncewardError(
+    "dry_run",
+    "This belongs to a dry run that is over, so that it is not done. Await it.",
+  );
 }
 
 /** The dry run whose code must not open connections, where the caller is part of one. */
@@ -108,6 +110,33 @@ export class DryTransaction {
   }
 }
 
+/**
+ * A transaction as it is, until the dry run is over: its connection serves others then, and a statement of somebody who
+ * still holds it would be done, and kept.
+ */
+function whileOpen<Tx>(tx: Tx, isOver: () => boolean): Tx {
+  if ((typeof tx !== "object" && typeof tx !== "function") || tx === null) return tx;
+  const check = (): void => {
+    if (isOver()) throw over();
+  };
+  return new Proxy(tx, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      // By its class a library knows its own; and what is fixed must be shown as it is.
+      const fixed = Reflect.getOwnPropertyDescriptor(target, name)?.configurable === false;
+      if (typeof value !== "function" || name === "constructor" || fixed) return value;
+      return (...args: unknown[]): unknown => {
+        check();
+        return Reflect.apply(value, target, args);
+      };
+    },
+    apply(target, self, args) {
+      check();
+      return Reflect.apply(target as (...args: unknown[]) => unknown, self, args);
+    },
+  });
+}
+
 /** Thrown to end a transaction without a trace. */
 class RolledBack extends Error {}
 
@@ -119,7 +148,13 @@ export async function dryTransaction<Tx, T>(
   let result: { readonly value: T } | undefined;
   try {
     await database.transaction(async (tx, queryable) => {
-      const dry = new DryTransaction(queryable, { tx, closed: false, savepoints: 0, refused: [] }, false);
+      const shared: Shared = {
+        tx: whileOpen(tx, () => shared.closed),
+        closed: false,
+        savepoints: 0,
+        refused: [],
+      };
+      const dry = new DryTransaction(queryable, shared, false);
       try {
         result = { value: await inside.run(dry, () => work(dry)) };
       } finally {

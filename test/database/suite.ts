@@ -3,6 +3,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { textArrayLiteral } from "../../src/database/array.ts";
 import type { Database, Queryable } from "../../src/database/database.ts";
+import { dryTransaction } from "../../src/database/dry-run.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
 import { Verbs } from "../../src/ledger/verbs.ts";
 import {
@@ -214,6 +215,21 @@ export function databaseSuite<Tx>(name: string, { server = true, listens }: Trai
         expect(shown.join()).toContain("missing_column");
         expect(shown.join()).not.toContain(secret);
       });
+    });
+
+    it("can be used by a dry run, of which nothing is kept, also of what comes too late", async () => {
+      let kept: Tx | undefined;
+      const seen = await dryTransaction(database, (dry) =>
+        dry.transaction<Tx, unknown>(async (tx, ledger) => {
+          kept = tx;
+          await opened.run(tx, add("dry"));
+          return things(ledger);
+        }),
+      );
+      expect(seen).toEqual(["dry"]);
+      // Its connection serves others by now.
+      await expect(async () => opened.run(kept as Tx, add("late"))).rejects.toThrow("a dry run that is over");
+      expect(await things()).toEqual([]);
     });
 
     describe("a transaction", () => {
