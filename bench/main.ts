@@ -67,7 +67,7 @@ function chosen(plan: Plan): Plan {
   const only = (list: string | undefined) => list?.split(",");
   const [ids, names] = [only(flags.sections), only(flags.variants)];
   const sections = plan.sections
-    .filter(({ id }) => !ids || ids.some((one) => id.startsWith(one)))
+    .filter(({ id }) => !ids || ids.includes(id))
     .map((one) => ({ ...one, variants: one.variants.filter((name) => !names || names.includes(name)) }))
     .filter((one) => one.variants.length > 0);
   const { rounds = plan.rounds, seconds = plan.seconds } = flags;

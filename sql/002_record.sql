@@ -112,6 +112,18 @@ begin
   end if;
   if options is not null then
     fresh := onceward.record_with_options(scopes, keys, bodies, types, fingerprints, options, lease, worker);
+  elsif cardinality(keys) = 1 then
+    -- Alone, which is how it comes unless many come at once: to set up lists and sorts for one costs more than the rest.
+    insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at, attempt, tries, held_by)
+    select at, scopes[1], keys[1], types[1], fingerprints[1], first_state, first_due, first_start, first_attempt,
+      first_attempt, first_holder
+    where onceward.refusal(scopes[1], keys[1], bodies[1], null) is null
+      and not exists (select from onceward.task k where k.scope = scopes[1] and k.key = keys[1] offset 0)
+    on conflict do nothing;
+    if found then
+      insert into onceward.payload (scope, key, body) values (scopes[1], keys[1], coalesce(bodies[1], 'null'));
+      fresh := '{1}';
+    end if;
   else
     -- Bodies are fetched where they are needed and travel through no list, sort or join on the way: that cost as much
     -- as all the rest (46 instead of 28 µs of the server an event of 3 KB, in batches of 100).

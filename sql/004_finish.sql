@@ -28,7 +28,25 @@ declare
   done bigint[];
   in_groups text[];
   groups text[];
+  own_group text;
 begin
+  -- Alone: at the end of a handler's transaction. Two thirds of what it costs the server as a list of one.
+  if cardinality(keys) = 1 then
+    update onceward.task t set state = 'done', due_at = null, finished_at = onceward.now(), reason = null
+    where t.scope = scopes[1] and t.key = keys[1] and t.attempt = attempts[1]::integer and t.state = 'running'
+    returning t.serial into own_group;
+    if not found then
+      return '["lost"]';
+    end if;
+    if results[1] is not null then
+      insert into onceward.result as r (scope, key, value) values (scopes[1], keys[1], results[1])
+      on conflict on constraint result_pkey do update set value = excluded.value;
+    end if;
+    if own_group is not null then
+      perform onceward.release_groups(scopes, array[own_group]);
+    end if;
+    return '["done"]';
+  end if;
   with item as (
     -- In one order for everybody, so that batches do not lock crosswise.
     select u.* from unnest(scopes, keys, attempts::integer[], results) with ordinality

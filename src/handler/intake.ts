@@ -182,14 +182,9 @@ export class Intake<Tx> {
 
 /** No key is pruned before it is twice as old as this, so the ledger need not be asked about younger events. */
 const prunedAfterMs = 3_600_000;
-/** What Postgres and Date both read: the years 1 to 9999. */
-const readableYear = /^\d{4}-/;
-
 /** When an old event happened, by its sender. */
-function longAgo(createdAt: string | undefined): Date | undefined {
-  if (createdAt === undefined || !readableYear.test(createdAt)) return undefined;
-  const happened = new Date(createdAt);
-  return Date.now() - happened.getTime() > prunedAfterMs ? happened : undefined;
+function longAgo(createdAt: Date | undefined): Date | undefined {
+  return createdAt !== undefined && Date.now() - createdAt.getTime() > prunedAfterMs ? createdAt : undefined;
 }
 
 function queuedOutcome(recorded: Recorded): Outcome {

@@ -74,7 +74,7 @@ function apart<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   together: (item: Item) => Promise<Answer>,
 ): (item: Item) => Promise<Answer> {
-  return async (item) => (currentDryRun() ? ((await flush([item]))[0] as Answer) : together(item));
+  return (item) => (currentDryRun() ? flush([item]).then(([answer]) => answer as Answer) : together(item));
 }
 
 /** What is wrong with an item is its caller's affair: found before it is put into a batch with others. */
@@ -82,8 +82,12 @@ function checked<Item, Answer>(
   check: (item: Item) => void,
   verb: (item: Item) => Promise<Answer>,
 ): (item: Item) => Promise<Answer> {
-  return async (item) => {
-    check(item);
+  return (item) => {
+    try {
+      check(item);
+    } catch (error) {
+      return Promise.reject(error);
+    }
     return verb(item);
   };
 }

@@ -4,7 +4,7 @@ import { accountWord, at, isObject, readObject, unreadable, word, type JsonObjec
 import { malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretList, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
-import { checkAge, isoFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
+import { checkAge, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
 export interface DiscordOptions {
   /** The application's public key, in hex; several for several applications on one URL. */
@@ -98,10 +98,10 @@ export function discord<Events extends Record<string, unknown> = Record<string, 
 function identifyEvent(source: string, message: JsonObject, body: Uint8Array): Identity {
   const type = word(source, "type", at(message, "event", "type"));
   const timestamp = at(message, "event", "timestamp");
-  const createdAt = isoFromText(timestamp);
+  const createdAt = dateFromText(timestamp);
   if (createdAt === undefined) throw unreadable(source, "its event has no timestamp");
   return {
-    id: word(source, "id", `${type}:${createdAt}:${fingerprintOf([], body).slice(0, 32)}`),
+    id: word(source, "id", `${type}:${createdAt.toISOString()}:${fingerprintOf([], body).slice(0, 32)}`),
     type,
     createdAt,
     acknowledge: { status: 204, body: "" },

@@ -4,7 +4,7 @@ import { accountWord, at, hintWord, optionalWord, readObject, word, type JsonObj
 import { identityHeader, malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretList, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, Source } from "./source.ts";
-import { isoFromText } from "./timestamp.ts";
+import { dateFromText } from "./timestamp.ts";
 
 export interface ShopifyOptions {
   /** The app's client secrets. */
@@ -69,7 +69,7 @@ export function shopify<Events extends Record<string, unknown> = Record<string, 
         objectId,
         // Should one event id ever stand for two objects, the second is flagged and not lost in silence.
         fingerprint: fingerprintOf([topic, objectId]),
-        createdAt: isoFromText(request.header("x-shopify-triggered-at")),
+        createdAt: dateFromText(request.header("x-shopify-triggered-at")),
       };
     },
 

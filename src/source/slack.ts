@@ -16,7 +16,7 @@ import {
 import { malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretList, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
-import { checkAge, isoFromSeconds, readTimestamp, toleranceOption } from "./timestamp.ts";
+import { checkAge, dateFromSeconds, readTimestamp, toleranceOption } from "./timestamp.ts";
 
 export interface SlackOptions {
   /** The app's signing secrets. */
@@ -120,7 +120,7 @@ function identifyEvent(source: string, message: JsonObject): Identity {
     account,
     // Not over the body: it lists who may see the event, which can change between a delivery and its retry.
     fingerprint: fingerprintOf([type, account, hintWord(time)]),
-    createdAt: isoFromSeconds(time),
+    createdAt: dateFromSeconds(time),
   };
 }
 

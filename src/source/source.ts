@@ -28,8 +28,8 @@ export interface Identity {
   readonly objectId?: string | undefined;
   /** A hash over what must be equal between deliveries of one id; unset where deliveries may differ. */
   readonly fingerprint?: string | undefined;
-  /** When the sender says it happened (ISO 8601). A hint for people; it never decides order. */
-  readonly createdAt?: string | undefined;
+  /** When the sender says it happened. A hint; it never decides order. */
+  readonly createdAt?: Date | undefined;
   /**
    * What to answer instead of Onceward's own 2xx, for senders that read the answer: Discord wants a
    * deferral, Slack shows the body to the user. Only a 2xx is replaced; every other answer stays as it is.

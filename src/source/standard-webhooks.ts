@@ -5,7 +5,7 @@ import { accountWord, at, found, hintWord, readObject, unreadable, word, type Js
 import { malformed, MAX_SIGNATURES, mismatch, signatureHeader } from "./request.ts";
 import { secretList, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, SignedRequest, Source } from "./source.ts";
-import { checkAge, isoFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
+import { checkAge, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
 export interface StandardWebhooksOptions {
   /** Who sends: `clerk`, `resend`, `openai`, `supabase`, … Part of the scope. */
@@ -63,7 +63,7 @@ export function standardWebhooks<Events extends Record<string, unknown> = Record
         ),
         objectId: hintWord(at(event, "data", "id")),
         fingerprint: fingerprintOf([], request.body),
-        createdAt: isoFromText(at(event, "timestamp")),
+        createdAt: dateFromText(at(event, "timestamp")),
       };
     },
 

@@ -8,7 +8,7 @@ import { secretList, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, Source } from "./source.ts";
 import { oncePerObject } from "./stripe-once.ts";
 import { withRelatedObject, type StripeClient, type StripeThinEvent } from "./stripe-thin.ts";
-import { checkAge, isoFromSeconds, isoFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
+import { checkAge, dateFromSeconds, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
 export type { StripeClient, StripeThinEvent } from "./stripe-thin.ts";
 
@@ -101,7 +101,7 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
         livemode,
         objectId,
         fingerprint: fingerprintOf([type, objectId, moment]),
-        createdAt: thin ? isoFromText(created) : isoFromSeconds(created),
+        createdAt: thin ? dateFromText(created) : dateFromSeconds(created),
       };
     },
 

@@ -45,13 +45,13 @@ export function checkAge(source: string, timestamp: number, now: number, toleran
   }
 }
 
-/** ISO 8601 of Unix seconds, or undefined: it is a hint for people and no reason to refuse an event. */
-export function isoFromSeconds(seconds: unknown): string | undefined {
+/** The date of Unix seconds, or undefined: it is a hint for people and no reason to refuse an event. */
+export function dateFromSeconds(seconds: unknown): Date | undefined {
   if (typeof seconds !== "number" || !(seconds >= 0 && seconds <= LAST_SECOND)) return undefined;
-  return new Date(seconds * 1000).toISOString();
+  return new Date(seconds * 1000);
 }
 
-/** The same from the sender's own date text, brought into one form. */
-export function isoFromText(text: unknown): string | undefined {
-  return typeof text === "string" && text.length <= 64 ? isoFromSeconds(Date.parse(text) / 1000) : undefined;
+/** The same from the sender's own date text. */
+export function dateFromText(text: unknown): Date | undefined {
+  return typeof text === "string" && text.length <= 64 ? dateFromSeconds(Date.parse(text) / 1000) : undefined;
 }

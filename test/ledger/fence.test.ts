@@ -23,11 +23,25 @@ async function writes({ ledger }: Bench, claim: ClaimedTask): Promise<Record<str
     renew: (await verbs.renew([claim], minute))[0],
     step: (await verbs.saveSteps([{ ...claim, name: "charge", state: "done", value: '"zombie"' }]))[0],
     complete: (await verbs.complete([{ ...claim, result: '"zombie"' }]))[0],
+    // One alone and several have a statement each.
+    "complete with others": (
+      await verbs.complete([
+        { ...claim, result: '"zombie"' },
+        { ...claim, key: "nobody" },
+      ])
+    )[0],
     fail: (await verbs.fail([{ ...claim, reason: "zombie", retry: "never" }]))[0],
     defer: await verbs.defer(claim),
   };
 }
-const lost = { renew: "lost", step: "lost", complete: "lost", fail: "lost", defer: "lost" };
+const lost = {
+  renew: "lost",
+  step: "lost",
+  complete: "lost",
+  "complete with others": "lost",
+  fail: "lost",
+  defer: "lost",
+};
 
 describeOnEach("the fence", (bench) => {
   it("a zombie can neither complete, fail, renew, defer nor save a step of what another worker took over", async () => {

@@ -53,6 +53,18 @@ describeOnEach("serial groups", (bench) => {
     }
   });
 
+  it("go on when the first of several groups end together", async () => {
+    const { ledger } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["1", "2"]));
+    await recordAll(ledger, group(scope, ["a", "b"], { serial: "h" }));
+    const first = await claimDue(ledger, scope);
+    expect(keysOf(first).toSorted()).toEqual(["1", "a"]);
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    expect(await ledger.verbs.complete(first)).toEqual(["done", "done"]);
+    expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(["2", "b"]);
+  });
+
   it("keep the order of a batch", async () => {
     const { ledger } = bench();
     const scope = freshLane();

@@ -4,7 +4,7 @@ import { formFields } from "../../src/source/form.ts";
 import { hmacKeys, hmacMatches } from "../../src/source/hmac.ts";
 import { accountWord, at, hintWord, readObject, word } from "../../src/source/json.ts";
 import { signatureHeader } from "../../src/source/request.ts";
-import { isoFromSeconds, isoFromText } from "../../src/source/timestamp.ts";
+import { dateFromSeconds, dateFromText } from "../../src/source/timestamp.ts";
 import { codeOf, refusalOf, requestOf } from "./support.ts";
 
 describe("strict decoding", () => {
@@ -133,13 +133,13 @@ describe("a signature header", () => {
 
 describe("a time that the sender tells", () => {
   it("is told on in one form, or not at all", () => {
-    expect(isoFromSeconds(0)).toBe("1970-01-01T00:00:00.000Z");
-    expect(isoFromSeconds(253_402_300_799)).toBe("9999-12-31T23:59:59.000Z");
+    expect(dateFromSeconds(0)).toEqual(new Date("1970-01-01T00:00:00.000Z"));
+    expect(dateFromSeconds(253_402_300_799)).toEqual(new Date("9999-12-31T23:59:59.000Z"));
     for (const value of [-1, 253_402_300_800, Number.NaN, Infinity, "1", null])
-      expect(isoFromSeconds(value)).toBeUndefined();
-    expect(isoFromText("2026-01-02T03:04:05.678901Z")).toBe("2026-01-02T03:04:05.678Z");
+      expect(dateFromSeconds(value)).toBeUndefined();
+    expect(dateFromText("2026-01-02T03:04:05.678901Z")).toEqual(new Date("2026-01-02T03:04:05.678Z"));
     for (const value of ["never", "", 7, "+275760-09-13T00:00:00Z", `2026-01-02${" ".repeat(99)}`]) {
-      expect(isoFromText(value)).toBeUndefined();
+      expect(dateFromText(value)).toBeUndefined();
     }
   });
 });

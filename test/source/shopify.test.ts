@@ -39,7 +39,7 @@ describe("Shopify", () => {
       type: "orders/paid",
       account: "a-shop.myshopify.com",
       objectId: "gid://shopify/Order/820982911946154508",
-      createdAt: "2023-03-29T18:00:27.877Z",
+      createdAt: new Date("2023-03-29T18:00:27.877Z"),
     });
   });
 

@@ -70,7 +70,7 @@ describe("Slack", () => {
       id: "Ev1",
       type: "app_mention",
       account: "T1",
-      createdAt: "2025-06-15T15:06:40.000Z",
+      createdAt: new Date("2025-06-15T15:06:40.000Z"),
     });
     expect(identity.acknowledge).toBeUndefined();
     const retried = identityOf(answer({ ...event, authorizations: [{ user_id: "U1" }] }));

@@ -159,7 +159,7 @@ describe("Standard Webhooks", () => {
       id: "msg_7",
       type: "user.created",
       objectId: "user_1",
-      createdAt: "2026-01-02T03:04:05.000Z",
+      createdAt: new Date("2026-01-02T03:04:05.000Z"),
     });
   });
 

@@ -141,7 +141,7 @@ describe("the identity of a Stripe event", () => {
         livemode: false,
         account: undefined,
         objectId: (event.data.object as { id?: string }).id,
-        createdAt: new Date(event.created * 1000).toISOString(),
+        createdAt: new Date(event.created * 1000),
       });
     }
   });
@@ -222,7 +222,7 @@ describe("a thin event of Stripe", () => {
       account: "acct_9",
       livemode: false,
       objectId: "cus_1",
-      createdAt: "2026-01-02T03:04:05.678Z",
+      createdAt: new Date("2026-01-02T03:04:05.678Z"),
     });
     expect(identify({ ...thin, related_object: null }).objectId).toBeUndefined();
     expect(

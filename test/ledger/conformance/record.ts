@@ -30,6 +30,24 @@ export function recordSuite(suite: () => Suite): void {
     expect(await ledger.recordAndClaim(task)).toEqual({ outcome: "duplicate", state: "done" });
   });
 
+  it("claims for as long as the lease: alone, with others, and with options", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    const claim = { leaseMs: minute, worker: "w" };
+    const [alone, one, other, important] = ["alone", "one", "other", "important"].map((key) => ({
+      scope,
+      key,
+    }));
+    await verbs.record([alone!], claim);
+    await verbs.record([one!, other!], claim);
+    await verbs.record([{ ...important!, priority: 1 }], claim);
+    for (const task of [alone!, one!, important!])
+      expect(await verbs.look(task)).toMatchObject({ state: "running", attempt: 1, held_by: "w" });
+    expect(await claimDue(ledger, scope)).toEqual([]);
+    await clock.advance(minute + 1);
+    expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(["alone", "important", "one", "other"]);
+  });
+
   it("claims a known task that is due, with what was recorded first", async () => {
     const { ledger } = suite();
     const scope = freshLane();
