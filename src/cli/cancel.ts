@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { Cancelled } from "../recover/change.ts";
 import { changingCommand, signed, withLedger, type ChangeOptions, type LedgerOptions } from "./command.ts";
+import { confirm, large } from "./confirm.ts";
 import { foundSomething } from "./fail.ts";
 import { locate } from "./locate.ts";
 import { table } from "./output.ts";
@@ -21,6 +22,7 @@ export function cancelCommand(): Command {
             if (found.length === 0) missing.push({ scope: "", key, outcome: "missing" });
             tasks.push(...found);
           }
+          if (tasks.length > large) await confirm(`This cancels ${tasks.length} tasks.`, options);
           const cancelled = [...(await recovery.cancel(tasks, signed(options))), ...missing];
           if (cancelled.some(({ outcome }) => outcome === "missing")) foundSomething();
           out.answer(cancelled, () =>

@@ -1,6 +1,9 @@
 import { createInterface } from "node:readline/promises";
 import { Failure } from "./fail.ts";
 
+/** More tasks than a person has looked at one by one. */
+export const large = 100;
+
 /**
  * Asks before a large change. `--yes` is the answer beforehand; without it and without a terminal nothing is changed,
  * since nobody is there to be asked.

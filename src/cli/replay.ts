@@ -5,7 +5,7 @@ import type { TaskFilter } from "../recover/filter.ts";
 import type { Replayed, ReplayProgress } from "../recover/replay.ts";
 import { changingCommand, signed, withLedger } from "./command.ts";
 import type { ChangeOptions, LedgerOptions, Session } from "./command.ts";
-import { confirm } from "./confirm.ts";
+import { confirm, large } from "./confirm.ts";
 import { dryRunTasks } from "./dry-run.ts";
 import { Failure, foundSomething } from "./fail.ts";
 import { filterOf, filterOptions, type FilterOptions } from "./filter.ts";
@@ -23,9 +23,6 @@ interface ReplayCommand extends LedgerOptions, ChangeOptions, FilterOptions {
   readonly limit?: string;
   readonly max: string;
 }
-
-/** More than a person has looked at one by one. */
-const large = 100;
 
 /** `onceward replay`. */
 export function replayCommand(): Command {
@@ -70,7 +67,8 @@ async function byKey(session: Session, options: ReplayCommand, keys: readonly st
   if (tasks.length > large) await confirm(`This replays ${tasks.length} tasks.`, options);
   const replayed = await recovery.replay(tasks, { ...signed(options), again: options.again });
   const all = [...replayed, ...missing];
-  if (all.some(({ outcome }) => ["missing", "pruned", "running"].includes(outcome))) foundSomething();
+  if (all.some(({ outcome }) => ["missing", "pruned", "running", "no handler"].includes(outcome)))
+    foundSomething();
   out.answer(all, () =>
     table(
       ["scope", "key", "outcome"],
@@ -86,6 +84,7 @@ const said: Record<Replayed["outcome"], string> = {
   running: "running: left alone",
   pruned: "pruned: its payload is gone, so it cannot run",
   missing: "missing: there is no such task",
+  "no handler": "no handler: left alone; write one for its type, then replay it",
 };
 
 /** An event that runs again has each of its handlers run again: theirs are not to be counted twice. */

@@ -16,8 +16,8 @@ import {
   findReplayable,
   type Replayed,
   type ReplayOptions,
+  replayHandled,
   type ReplayProgress,
-  replayTasks,
   replayWhere,
   type ReplayWhereOptions,
   resumeReplay,
@@ -43,7 +43,7 @@ export interface Recovery {
   /** Which rows of your own tables its commits wrote that nobody has changed since. It reads these tables. */
   rowsOf(task: TaskIdentity): Promise<WrittenRows | null>;
 
-  /** Has tasks run again: what is dead, failed, ignored, cancelled or unknown. What is done is left alone. */
+  /** Has tasks run again: what is dead, failed, cancelled, unknown, or ignored and handled by now. What is done is left alone. */
   replay(tasks: readonly TaskIdentity[], options: ReplayOptions): Promise<readonly Replayed[]>;
   /** Has everything run again that matches now: dead, failed, and ignored ones that have a handler by now. */
   replayWhere(filter: TaskFilter, options: ReplayWhereOptions): Promise<ReplayProgress>;
@@ -92,7 +92,7 @@ export function createRecovery(context: RecoveryContext): Recovery {
       checkIdentity(task.scope, task.key);
       return findRows(engine, task);
     },
-    replay: (tasks, options) => replayTasks(engine, tasks, options),
+    replay: (tasks, options) => replayHandled(context, tasks, options),
     replayWhere: (filter, options) => replayWhere(context, filter, options),
     countReplayable: (filter, options) => countReplayable(context, filter, options),
     unfinishedReplays: () => unfinishedReplays(engine),

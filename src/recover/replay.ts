@@ -8,13 +8,41 @@ import { type AskedState, filterJson, type TaskFilter } from "./filter.ts";
 import { isHandled, type Stuck } from "./stuck.ts";
 
 export interface Replayed extends TaskIdentity {
-  /** `done`, `running`: left alone. `pruned`: its payload is gone. `missing`: there is no such task. */
-  readonly outcome: "replayed" | "replayed again" | "done" | "running" | "pruned" | "missing";
+  /**
+   * `done`, `running`: left alone. `pruned`: its payload is gone. `missing`: there is no such task. `no handler`: it was
+   * ignored, and its type still has no handler here, so that a run could only fail.
+   */
+  readonly outcome: "replayed" | "replayed again" | "done" | "running" | "pruned" | "missing" | "no handler";
 }
 
 export interface ReplayOptions extends By {
   /** Also what is done: a new generation, without the steps of the old one. Effect keys still hold. */
   readonly again?: boolean | undefined;
+}
+
+/** The same, but for ignored events that have no handler yet: they are left alone. */
+export async function replayHandled(
+  context: RecoveryContext,
+  tasks: readonly TaskIdentity[],
+  options: ReplayOptions,
+): Promise<readonly Replayed[]> {
+  checkBy(options);
+  await context.engine.ready();
+  const without = new Set<TaskIdentity>();
+  for (const task of tasks) if (await isWithoutHandler(context, task)) without.add(task);
+  const handled = tasks.filter((task) => !without.has(task));
+  const replayed = (await replayTasks(context.engine, handled, options)).values();
+  return tasks.map(({ scope, key }, i) =>
+    without.has(tasks[i]!) ? { scope, key, outcome: "no handler" } : replayed.next().value!,
+  );
+}
+
+/** Of a source that is not connected here nobody knows. */
+async function isWithoutHandler({ engine, sources }: RecoveryContext, task: TaskIdentity): Promise<boolean> {
+  const source = sources.get(laneName(task.scope));
+  if (!source) return false;
+  const { state, type } = ((await engine.ledger.verbs.look(task)) ?? {}) as { state?: string; type?: string };
+  return state === "ignored" && !source.handles(type ?? "");
 }
 
 /** Has tasks run again that are known by name. */

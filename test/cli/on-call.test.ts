@@ -150,6 +150,18 @@ describeOnCall("newest", "commands", (bench) => {
     expect(await answerOf(["replay", ...where], env)).toMatchObject({ found: 1, total: 1 });
   });
 
+  it("cancel: asks before it takes many", async () => {
+    const keys = Array.from({ length: 101 }, (_, i) => `many ${i}`);
+    for (const key of keys) await bench().once.engine.ledger.record({ scope: "job/many", key });
+    const refused = await onceward(on("cancel", ...keys));
+    expect(refused).toMatchObject({ code: 1, stdout: "" });
+    expect(refused.stderr).toContain("This cancels 101 tasks. Nothing was changed: say --yes");
+    const state = "select count(*) from onceward.task where state = 'cancelled' and scope = 'job/many'";
+    expect(await bench().count(state)).toBe(0);
+    expect(await answerOf(on("cancel", "--yes", ...keys))).toHaveLength(101);
+    expect(await bench().count(state)).toBe(101);
+  });
+
   it("cancel and resolve, with the user and host as the actor", async () => {
     expect(await answerOf(on("cancel", "evt_2", "evt_2000"))).toMatchObject([
       { outcome: "cancelled" },

@@ -173,6 +173,16 @@ describeOnCall("newest", "replay by filter", (bench) => {
     await ledger.fail({ ...claim("pruned"), reason: "no price", retry: "never" });
     await once.database.query("delete from onceward.payload where key = 'pruned'");
 
+    // By name, too; but what came with other content runs if a person says so.
+    const named = ["unhandled", "running", "nowhere"].map((key) => ({ scope, key }));
+    expect((await once.recovery.replay(named, by)).map(({ outcome }) => outcome)).toEqual([
+      "no handler",
+      "running",
+      "missing",
+    ]);
+    expect(
+      await count("select count(*) from onceward.task where key = 'unhandled' and state = 'ignored'"),
+    ).toBe(1);
     expect(await once.recovery.countReplayable({ lane: scope })).toBe(3);
     expect(await once.recovery.replayWhere({ lane: scope }, { ...by, rate: 1 })).toMatchObject({ total: 3 });
     const replayed = await once.recovery.audit({ scope });
