@@ -1,8 +1,10 @@
 /** Which types Stripe sends here, and which are handled. */
+import { hostOf } from "../recover/backfill/stripe-api.ts";
 import { type Finding, Findings } from "./finding.ts";
 
 /** A webhook endpoint as Stripe's API tells it, as far as we look. */
 export interface Endpoint {
+  readonly id: string;
   readonly url: string;
   readonly status: string;
   readonly livemode: boolean;
@@ -20,11 +22,11 @@ export function judgeEndpoints(
   { source, patterns }: HandledTypes,
 ): Finding[] {
   const about = new Findings("endpoints");
-  for (const { url, status } of endpoints) {
+  for (const { id, url, status } of endpoints) {
     if (status !== "enabled")
       about.wrong(
         "endpoint_disabled",
-        `Stripe has ${status} the endpoint ${withoutQuery(url)}: it sends nothing there.`,
+        `Stripe has ${status} the endpoint ${id} (${hostOf(url)}): it sends nothing there.`,
         "Enable it in the Dashboard under Webhooks, then fetch what was missed: onceward backfill stripe.",
       );
   }
@@ -65,9 +67,4 @@ export function judgeEndpoints(
 
 function matches(pattern: string, type: string): boolean {
   return pattern.endsWith("*") ? type.startsWith(pattern.slice(0, -1)) : pattern === type;
-}
-
-/** A query can hold a secret. */
-function withoutQuery(url: string): string {
-  return url.split("?", 1)[0] ?? url;
 }

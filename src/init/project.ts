@@ -1,6 +1,7 @@
 /** What an existing project is made of, from its package.json, its lockfile and its folders. */
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { OncewardError } from "../errors.ts";
 
 export const frameworks = ["next", "fastify", "express", "hono", "none"] as const;
 export type Framework = (typeof frameworks)[number];
@@ -53,7 +54,7 @@ const lockfiles: readonly (readonly [string, Manager])[] = [
 
 /** Undefined where the folder holds no package.json. */
 export function detectProject(folder: string): Project | undefined {
-  const manifest = readJson(join(folder, "package.json")) as Manifest | undefined;
+  const manifest = manifestIn(folder);
   if (manifest === undefined) return undefined;
   const dependencies = new Set(Object.keys({ ...manifest.dependencies, ...manifest.devDependencies }));
   const has = (path: string): boolean => existsSync(join(folder, path));
@@ -109,9 +110,20 @@ function prismaOutput(folder: string): string | undefined {
   return undefined;
 }
 
-function readJson(path: string): unknown {
+function manifestIn(folder: string): Manifest | undefined {
+  const path = join(folder, "package.json");
   const text = read(path);
-  return text === undefined ? undefined : JSON.parse(text);
+  if (text === undefined) return undefined;
+  let manifest: unknown;
+  try {
+    // Some editors begin a file with a mark of its encoding, which npm passes over as well.
+    manifest = JSON.parse(text.replace(/^\uFEFF/, ""));
+  } catch {
+    // What the parser says would quote the file.
+  }
+  if (typeof manifest !== "object" || manifest === null)
+    throw new OncewardError("config_invalid", `${path} is no JSON object. Mend it first: npm needs it, too.`);
+  return manifest;
 }
 
 function read(path: string): string | undefined {

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -116,7 +116,8 @@ describe("the doctor, of secrets", () => {
 
 describe("the doctor, of endpoints", () => {
   const endpoint = {
-    url: "https://shop.example/webhooks/stripe?token=secret",
+    id: "we_1",
+    url: "https://user:token-a@shop.example/hooks/token-b?key=token-c",
     status: "enabled",
     livemode: true,
     enabled_events: ["invoice.paid", "charge.refunded"],
@@ -142,6 +143,7 @@ describe("the doctor, of endpoints", () => {
     ]);
     const disabled = judgeEndpoints([{ ...endpoint, status: "disabled" }], { source, patterns });
     expect(codes(disabled)).toEqual(["wrong endpoint_disabled", "wrong endpoint_missing"]);
+    expect(disabled[0]?.what).toContain("we_1 (shop.example)");
     expect(JSON.stringify(disabled)).not.toContain("token");
   });
 });
@@ -187,6 +189,7 @@ describe("the doctor, of handlers", () => {
     writeFileSync(join(folder, "src", "customers.test.ts"), text("customer.created"));
     writeFileSync(join(folder, "src", "refunds.ts"), text("charge.refunded"));
     writeFileSync(join(folder, "test", "other.ts"), '"charge.failed", without a proof');
+    symlinkSync(join(folder, "nowhere"), join(folder, "test", "gone.test.ts"));
     const handlers = ["invoice.paid", "customer.*", "charge.refunded", "charge.failed", "invoice.pai"].map(
       (pattern) => ({ source: "stripe", name: pattern, pattern }),
     );

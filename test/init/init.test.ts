@@ -56,6 +56,17 @@ describe("what a project is made of", () => {
     expect(planFor(project!).install).toMatch(new RegExp(`^${manager} (install|add) onceward `));
   });
 
+  it("reads a package.json as npm does, and says of a broken one only that it is", () => {
+    const folder = makeProject({ files: { "package.json": '\uFEFF{ "dependencies": { "hono": "4" } }' } });
+    expect(detectProject(folder)).toMatchObject({ framework: "hono" });
+    for (const broken of ["", "null", '"text"', '{ "_authToken": "secret" ']) {
+      write(folder, "package.json", broken);
+      expect(() => detectProject(folder)).toThrow(
+        /package\.json is no JSON object\. Mend it first: npm needs it, too\.$/,
+      );
+    }
+  });
+
   it("finds the lockfile of a workspace around it", () => {
     const folder = makeProject({ files: { "pnpm-lock.yaml": "", "apps/shop/package.json": "{}" } });
     expect(detectProject(join(folder, "apps/shop"))).toMatchObject({ manager: "pnpm" });

@@ -181,7 +181,7 @@ function addressOf(base: string | undefined): { host?: string; port?: string; pr
   };
 }
 
-/** The path of an endpoint may hold a token. */
-function hostOf(url: string): string {
+/** What may be shown of an endpoint's URL: its path, its query and what stands before the host can hold secrets. */
+export function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : "unknown";
 }
