@@ -6,7 +6,8 @@
 import { replaceGlobals } from "./globals.ts";
 import { changeViolations, endViolations } from "./invariants.ts";
 import type { LiveDatabase } from "./live.ts";
-import { Replica, Unreachable } from "./replica.ts";
+import { Replica } from "./replica.ts";
+import { Unreachable } from "./route.ts";
 import type { Violation, Workload } from "./scene.ts";
 import { type Choose, type Played, Schedule } from "./schedule.ts";
 import { VirtualTime } from "./virtual-time.ts";
@@ -55,14 +56,10 @@ export class Explorer<App> {
   readonly #time = new VirtualTime();
   readonly #restoreGlobals: () => void;
 
-  private constructor(workload: Workload<App>, live: LiveDatabase, dump: string, remember: boolean) {
+  private constructor(workload: Workload<App>, live: LiveDatabase, remember: boolean) {
     this.#workload = workload;
     this.#restoreGlobals = replaceGlobals(this.#time);
-    this.#replica = new Replica(live, dump, this.#time.now, {
-      remember,
-      check: (before, after, actions) =>
-        changeViolations(before.rows(live), after.rows(live), after, actions),
-    });
+    this.#replica = new Replica(live, this.#time.now, { remember, check: changeViolations });
   }
 
   /** `remember: false` runs every statement of every schedule for real; see Replica. */
@@ -71,8 +68,8 @@ export class Explorer<App> {
     live: LiveDatabase,
     { remember = true }: { remember?: boolean } = {},
   ): Promise<Explorer<App>> {
-    await live.restore(JSON.stringify(live.tables.map(() => null)), 0);
-    return new Explorer(workload, live, await live.dump(), remember);
+    await live.endAll();
+    return new Explorer(workload, live, remember);
   }
 
   get states(): number {

@@ -4,7 +4,7 @@
  */
 import type { Statement } from "./live.ts";
 import { verbOf, writesOf } from "./params.ts";
-import type { Action, Place } from "./replica.ts";
+import type { Action } from "./place.ts";
 import type { Row, Rows } from "./rows.ts";
 import { type End, personal, type Violation, type Workload } from "./scene.ts";
 
@@ -122,13 +122,13 @@ export function endViolations(end: End, workload: Workload): Violation[] {
 export function changeViolations(
   before: Rows,
   after: Rows,
-  now: Place,
+  clockMs: number,
   actions: readonly Action[],
 ): Violation[] {
   const statements = actions.flatMap((action) => (action.do === "run" ? [action.statement] : []));
   const verbs = new Set(statements.map(verbOf));
   return [
-    ...rowChanges(before, after, now.clockMs, verbs),
+    ...rowChanges(before, after, clockMs, verbs),
     ...staleWrites(before, after, statements),
     ...(verbs.has("replay_many") || verbs.has("cancel") ? [] : effectsOfOthers(before, after)),
   ];

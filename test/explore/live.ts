@@ -3,7 +3,9 @@ import { setTimeout as realTimeout } from "node:timers";
 import pg from "pg";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
-import { inlined } from "./params.ts";
+import { clock, functions } from "./functions.ts";
+import { inlined, isEnding, verbOf } from "./params.ts";
+import type { Change } from "./state.ts";
 
 export interface Statement {
   readonly text: string;
@@ -22,6 +24,8 @@ export type Reply =
 export interface Table {
   readonly name: string;
   readonly columns: readonly string[];
+  /** Those of them that are times. */
+  readonly times: readonly string[];
 }
 
 /** What changes no behaviour: which migrations there are, which workers said hello, and the clock itself. */
@@ -29,6 +33,9 @@ const leftOut = new Set(["migration", "worker"]);
 
 /** How long a statement may be silent before we look whether it waits for a lock. */
 const silenceMs = 2;
+
+/** Says in the transaction of a statement whether it wrote anything. */
+const probe = "select pg_current_xact_id_if_assigned() is not null as wrote";
 
 /** Dead rows slow every scan down; so many statements make some. */
 const statementsAVacuum = 2_000;
@@ -58,21 +65,17 @@ export class LiveDatabase {
     await database.close();
     const monitor = await connect(url);
     await monitor.query(schema);
-    await monitor.query(`
-      create schema explore;
-      create table explore.clock (at timestamptz not null);
-      insert into explore.clock values ('epoch');
-      create or replace function onceward.now() returns timestamptz language sql volatile
-        as $fn$ select at from explore.clock $fn$;`);
-    const { rows } = await monitor.query<{ name: string; table: string; columns: string[] }>(`
+    await monitor.query(clock);
+    const { rows } = await monitor.query<Table & { table: string }>(`
       select format('%I.%I', n.nspname, c.relname) as name, c.relname as table,
-        array_agg(a.attname::text order by a.attnum) as columns
+        array_agg(a.attname::text order by a.attnum) as columns,
+        coalesce(array_agg(a.attname::text) filter (where a.atttypid = 'timestamptz'::regtype), '{}') as times
       from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
       where c.relkind = 'r' and n.nspname in ('onceward', 'app') and a.attnum > 0 and not a.attisdropped
       group by 1, 2 order by 1`);
     const tables = rows
       .filter((row) => !leftOut.has(row.table))
-      .map(({ name, columns }) => ({ name, columns }));
+      .map(({ name, columns, times }) => ({ name, columns, times }));
     await monitor.query(functions(tables));
     return new LiveDatabase(url, monitor, tables);
   }
@@ -81,23 +84,23 @@ export class LiveDatabase {
     for (const client of [this.#monitor, ...this.#clients.values()]) await client.end();
   }
 
-  async dump(): Promise<string> {
+  async dump(): Promise<Change> {
     const { rows } = await this.#monitor.query<{ state: string }>({
       name: "dump",
       text: "select explore.dump() as state",
     });
-    return rows[0]!.state;
+    return JSON.parse(rows[0]!.state) as Change;
   }
 
   /**
    * Runs a verb while nobody else has a transaction open: what comes before it, itself and the look at what came
-   * of it in one round trip. `from`: the state to start from, unless that is where the database stands.
+   * of it in one round trip. `from`: what to write first, to start from the right state.
    */
   async runAlone(
     statement: Statement,
     clockMs: number,
-    from?: string,
-  ): Promise<{ reply: Reply; dump: string }> {
+    from?: Change,
+  ): Promise<{ reply: Reply; change: Change }> {
     this.statements++;
     if (from !== undefined) await this.#prepareRestore();
     const { rows } = await this.#monitor.query<{
@@ -108,11 +111,11 @@ export class LiveDatabase {
     }>({
       name: "alone",
       text: "select * from explore.run_alone($1, $2, $3)",
-      values: [from, clockMs, inlined(statement)],
+      values: [from && JSON.stringify(from), clockMs, inlined(statement)],
     });
     const { answer, code, message, state } = rows[0]!;
     const reply: Reply = code === null ? selected(answer) : { error: { message: message ?? "", code } };
-    return { reply, dump: state };
+    return { reply, change: JSON.parse(state) as Change };
   }
 
   /**
@@ -122,8 +125,8 @@ export class LiveDatabase {
   async runTransaction(
     statements: readonly TimedStatement[],
     ending: "kept" | "undone",
-    from?: string,
-  ): Promise<{ reply: Reply; dump: string | undefined }> {
+    from?: Change,
+  ): Promise<{ reply: Reply; change: Change | undefined }> {
     this.statements++;
     if (from !== undefined) await this.#prepareRestore();
     const { rows } = await this.#monitor.query<{
@@ -136,7 +139,7 @@ export class LiveDatabase {
       name: "transaction",
       text: "select * from explore.run_transaction($1, $2, $3, $4)",
       values: [
-        from,
+        from && JSON.stringify(from),
         statements.map(({ statement }) => inlined(statement)),
         statements.map(({ clockMs }) => clockMs),
         ending === "kept",
@@ -150,21 +153,26 @@ export class LiveDatabase {
         : command === "SELECT"
           ? selected(answer)
           : { rows: "[]", command, rowCount: affected };
-    return { reply, dump: state ?? undefined };
+    return { reply, change: state === null ? undefined : (JSON.parse(state) as Change) };
   }
 
   /** Ends all transactions and makes the database what it was. */
-  async restore(state: string, clockMs: number): Promise<void> {
+  async restore(state: Change, clockMs: number): Promise<void> {
     await this.#prepareRestore();
     await this.#monitor.query({
       name: "restore",
-      text: "select explore.restore($1, $2)",
-      values: [state, clockMs],
+      text: "with clock as (update explore.clock set at = to_timestamp($2::double precision / 1000)) select explore.restore($1)",
+      values: [JSON.stringify(state), clockMs],
     });
   }
 
-  async #prepareRestore(): Promise<void> {
+  /** Ends all transactions that are open. */
+  async endAll(): Promise<void> {
     if (this.#open.size > 0 || this.#waiting.size > 0) await this.#rollbackAll();
+  }
+
+  async #prepareRestore(): Promise<void> {
+    await this.endAll();
     if (this.statements < this.#nextVacuum) return;
     this.#nextVacuum = this.statements + statementsAVacuum;
     await this.#monitor.query(`vacuum explore.clock, ${this.tables.map(({ name }) => name).join(", ")}`);
@@ -195,17 +203,30 @@ export class LiveDatabase {
     });
   }
 
-  /** Runs a statement, the first of a transaction after `begin`; "blocked" where it waits for a lock that another session holds. */
-  async run(session: string, statement: Statement, begin?: string): Promise<Reply | "blocked"> {
+  /**
+   * Runs a statement, the first of a transaction after `begin`; "blocked" where it waits for a lock that another
+   * session holds. `wrote` is false for a verb outside of a transaction that changed nothing.
+   */
+  async run(
+    session: string,
+    statement: Statement,
+    begin?: string,
+  ): Promise<{ reply: Reply | "blocked"; wrote: boolean }> {
     const client = await this.#client(session);
+    const isAside = !begin && !this.#open.has(session) && verbOf(statement) !== undefined;
+    let wrote = true;
     this.#note(session, statement, begin);
-    this.#waiting.set(
-      session,
-      begin || isRandom(statement)
+    const answer = isAside
+      ? sent(client, [seededText(statement), probe]).then(([reply, probed]) => {
+          wrote = !(probed && "rows" in probed && probed.rows.includes("false"));
+          return reply!;
+        })
+      : begin || isRandom(statement)
         ? sent(client, [...(begin ? [begin] : []), seededText(statement)]).then((replies) => replies.at(-1)!)
-        : client.query({ text: statement.text, values: [...statement.values] }).then(replyOf, errorOf),
-    );
-    return this.#answerOf(session);
+        : client.query({ text: statement.text, values: [...statement.values] }).then(replyOf, errorOf);
+    this.#waiting.set(session, answer);
+    const reply = await this.#answerOf(session);
+    return { reply, wrote };
   }
 
   /** Runs what is known not to wait for anybody: a transaction's first statements, in one round trip. */
@@ -216,10 +237,10 @@ export class LiveDatabase {
     return sent(client, [begin, ...statements.map(seededText)]);
   }
 
-  #note(session: string, { text }: Statement, begin: string | undefined): void {
+  #note(session: string, statement: Statement, begin: string | undefined): void {
     this.statements++;
     if (begin) this.#open.add(session);
-    else if (/^(commit|rollback)/i.test(text)) this.#open.delete(session);
+    else if (isEnding(statement)) this.#open.delete(session);
   }
 
   /** Those whose statement waited for a lock and has been answered since. Ask after what can have let them in. */
@@ -286,7 +307,7 @@ async function connect(url: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   // A deadlock is found as soon as it can be.
-  await client.query("set synchronous_commit = off; set deadlock_timeout = '20ms'");
+  await client.query("set timezone = 'UTC'; set synchronous_commit = off; set deadlock_timeout = '20ms'");
   return client;
 }
 
@@ -346,72 +367,4 @@ function isCircle(blockers: ReadonlyMap<string, readonly string[]>, session: str
 
 function silence(): Promise<undefined> {
   return new Promise((resolve) => realTimeout(resolve, silenceMs, undefined));
-}
-
-function functions(tables: readonly Table[]): string {
-  const written = tables.map(
-    ({ name }) => `(select json_agg(t::text order by t::text collate "C") from ${name} t)`,
-  );
-  const restored = tables.map(
-    ({ name }, i) => `
-      delete from ${name};
-      if state ->> ${i} is not null then
-        insert into ${name}
-        select (v.r).* from (select e.t::${name} as r from json_array_elements_text(state -> ${i}) as e(t) offset 0) v;
-      end if;`,
-  );
-  return `
-    create function explore.dump() returns text language plpgsql as $fn$
-      begin
-        return json_build_array(${written.join(", ")})::text;
-      end $fn$;
-    create function explore.restore(state json, clock_ms double precision) returns text language plpgsql as $fn$
-      begin
-        update explore.clock set at = to_timestamp(clock_ms / 1000);
-        ${restored.join("")}
-        return 'restored';
-      end $fn$;
-    create function explore.run_alone(state_before json, clock_ms double precision, statement text,
-        out answer text, out code text, out message text, out state text) language plpgsql as $fn$
-      begin
-        if state_before is null then
-          update explore.clock set at = to_timestamp(clock_ms / 1000) where at <> to_timestamp(clock_ms / 1000);
-        else
-          perform explore.restore(state_before, clock_ms);
-        end if;
-        perform setseed(0.5);
-        begin
-          execute 'select json_agg(to_json(s))::text from (' || statement || ') s' into answer;
-        exception when others then
-          get stacked diagnostics code = returned_sqlstate, message = message_text;
-        end;
-        state := explore.dump();
-      end $fn$;
-    create function explore.run_transaction(state_before json, statements text[], clocks double precision[], keep boolean,
-        out answer text, out affected integer, out code text, out message text, out state text) language plpgsql as $fn$
-      begin
-        if state_before is not null then
-          perform explore.restore(state_before, clocks[1]);
-        end if;
-        begin
-          for i in 1..cardinality(statements) loop
-            update explore.clock set at = to_timestamp(clocks[i] / 1000) where at <> to_timestamp(clocks[i] / 1000);
-            perform setseed(0.5);
-            if statements[i] ilike 'select%' then
-              execute 'select json_agg(to_json(s))::text from (' || statements[i] || ') s' into answer;
-            else
-              execute statements[i];
-            end if;
-            get diagnostics affected = row_count;
-          end loop;
-          if not keep then
-            raise exception using errcode = 'UNDO0';
-          end if;
-          state := explore.dump();
-        exception when others then
-          if sqlstate <> 'UNDO0' then
-            get stacked diagnostics code = returned_sqlstate, message = message_text;
-          end if;
-        end;
-      end $fn$;`;
 }

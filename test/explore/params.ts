@@ -7,6 +7,19 @@ export function verbOf({ text }: Statement): string | undefined {
   return /^select\s+(?:[\w, ]+\sfrom\s+)?"?onceward"?\.(\w+)\(/.exec(text)?.[1];
 }
 
+/** It ends a transaction. */
+export function isEnding({ text }: Statement): boolean {
+  return /^(commit|rollback)/i.test(text);
+}
+
+/** What explore.run_transaction can run: verbs, and writes that return nothing. */
+export function isPlain(statement: Statement): boolean {
+  return (
+    verbOf(statement) !== undefined ||
+    (/^(insert|update|delete) /i.test(statement.text) && !/returning/i.test(statement.text))
+  );
+}
+
 /** A parameter as texts, "" for null. */
 export function textsOf(value: unknown): string[] {
   return elementsOf(value)?.map((text) => text ?? "") ?? [String(value)];

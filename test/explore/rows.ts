@@ -1,6 +1,4 @@
-/** All rows of a database, read from the text that Postgres writes for a row. */
-import type { Table } from "./live.ts";
-
+/** Rows of the database, read from the text that Postgres writes for a row. */
 export type Row = Readonly<Record<string, string | null>>;
 
 /** By table name, "onceward.task" say. */
@@ -8,16 +6,8 @@ export interface Rows {
   of(table: string): readonly Row[];
 }
 
-export function readRows(tables: readonly Table[], dump: string): Rows {
-  const written = JSON.parse(dump) as (string[] | null)[];
-  const found = new Map(
-    tables.map(({ name, columns }, i) => [name, (written[i] ?? []).map((text) => readRow(columns, text))]),
-  );
-  return { of: (table) => found.get(table) ?? [] };
-}
-
 /** `(a,"b ""c""",,"")`: an empty field is null, a quoted one may be empty. */
-function readRow(columns: readonly string[], text: string): Row {
+export function readRow(columns: readonly string[], text: string): Row {
   const row: Record<string, string | null> = {};
   let at = 1;
   for (const column of columns) {

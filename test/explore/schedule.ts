@@ -5,7 +5,8 @@
 import { type Op, type Process, Process as ProcessOf, type Session, cutOff } from "./process.ts";
 import type { Reply } from "./live.ts";
 import { verbOf } from "./params.ts";
-import type { Action, Outcome, Replica } from "./replica.ts";
+import type { Action, Outcome } from "./place.ts";
+import type { Replica } from "./replica.ts";
 import { Down, type End, type Fault, Scene, type Violation, type Workload } from "./scene.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
@@ -175,7 +176,7 @@ export class Schedule<App> {
 
   #isSettled(): boolean {
     for (const { process } of this.#up.values()) if (process.paused) return false;
-    if (this.#replica.at.dump === undefined) return false;
+    if (!this.#replica.isSettled) return false;
     const rows = this.#replica.rows();
     return (
       this.#workload.settled?.(rows) ?? rows.of("onceward.task").every((task) => task["due_at"] === null)
@@ -207,13 +208,12 @@ export class Schedule<App> {
   /** Whether a worker that looks for work would find some: else it does not matter what goes wrong while it looks. */
   async #finds({ session, what }: Op): Promise<boolean> {
     if (!session || typeof what === "string") return false;
-    await this.#setClock();
+    this.#setClock();
     return this.#replica.changes({ do: "run", session: session.name, statement: what });
   }
 
-  async #setClock(): Promise<void> {
-    if (this.#replica.at.clockMs !== this.#time.now)
-      await this.#replica.step({ do: "clock", ms: this.#time.now });
+  #setClock(): void {
+    if (this.#replica.nowMs !== this.#time.now) this.#replica.setClock(this.#time.now);
   }
 
   #faultsOf(op: Op): Fault[] {
@@ -284,7 +284,7 @@ export class Schedule<App> {
   }
 
   #isOpen(session: Session | undefined): boolean {
-    return session !== undefined && (session.begun !== undefined || this.#replica.at.open.has(session.name));
+    return session !== undefined && (session.begun !== undefined || this.#replica.isOpen(session.name));
   }
 
   async #perform(op: Op, answering: Answering, option?: Option): Promise<void> {
@@ -301,7 +301,7 @@ export class Schedule<App> {
     const step = option && this.#step(option, undefined);
     const action: Action = { do: "run", session: session.name, statement: what, begin: session.begun };
     session.begun = undefined;
-    await this.#setClock();
+    this.#setClock();
     const outcome = this.#replica.known(action) ?? (await this.#replica.step(action));
     if (step) this.#steps.push({ ...step, reply: outcome.reply });
     if (outcome.reply === "blocked") this.#blocked.set(session.name, { op, answer: answering });
@@ -336,7 +336,7 @@ export class Schedule<App> {
       const gone = blocked.answer === "lost" || !op.process?.alive;
       if (!gone) await this.#reply(op, op.process?.paused ? "waits" : "arrives", reply);
       // Nobody is at the other end: what it did is undone, unless it is committed.
-      else if (this.#replica.at.open.has(session))
+      else if (this.#replica.isOpen(session))
         await this.#wake(await this.#replica.step({ do: "end", session }));
     }
   }
@@ -385,14 +385,14 @@ export class Schedule<App> {
 
   /** What broken connections leave open is undone. */
   async #hangUp(): Promise<void> {
-    if (this.#replica.at.open.size === 0) return;
+    if (this.#replica.isSettled) return;
     for (const { process } of this.#up.values()) {
       for (const session of process.sessions) if (session.broken) await this.#end(session);
     }
   }
 
   async #end(session: Session): Promise<void> {
-    if (!this.#replica.at.open.has(session.name) || this.#blocked.has(session.name)) return;
+    if (!this.#replica.isOpen(session.name) || this.#blocked.has(session.name)) return;
     await this.#wake(await this.#replica.step({ do: "end", session: session.name }));
   }
 
