@@ -2,7 +2,7 @@
  * Timers, clocks and randomness as the code of explored processes finds them. Whoever else runs meanwhile (the
  * real driver, the test runner) keeps the real ones.
  */
-import { AsyncResource } from "node:async_hooks";
+import { AsyncLocalStorage } from "node:async_hooks";
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import type { VirtualTime } from "./virtual-time.ts";
@@ -32,16 +32,22 @@ export function replaceGlobals(time: VirtualTime): () => void {
     setTimeout(fn: Callback, ms = 0, ...args: unknown[]) {
       const owner = time.running;
       if (!owner) return setTimeout(fn, ms, ...args);
-      return Object.assign(time.setTimer(owner, ms, inContext(fn, args)), handle);
+      return Object.assign(
+        time.setTimer(owner, ms, () => fn(...args)),
+        handle,
+      );
     },
     setInterval(fn: Callback, ms = 0, ...args: unknown[]) {
       const owner = time.running;
       if (!owner) return setInterval(fn, ms, ...args);
-      return Object.assign(time.setTimer(owner, ms, inContext(fn, args), Math.max(1, ms)), handle);
+      return Object.assign(
+        time.setTimer(owner, ms, () => fn(...args), Math.max(1, ms)),
+        handle,
+      );
     },
     setImmediate(fn: Callback, ...args: unknown[]) {
       const owner = time.running;
-      return owner ? time.addImmediate(owner, inContext(fn, args)) : setImmediate(fn, ...args);
+      return owner ? time.addImmediate(owner, () => fn(...args)) : setImmediate(fn, ...args);
     },
     clearTimeout: clear(clearTimeout),
     clearInterval: clear(clearInterval),
@@ -53,8 +59,10 @@ export function replaceGlobals(time: VirtualTime): () => void {
   crypto.randomBytes = ((size: number) =>
     time.running ? Buffer.alloc(size) : randomBytes(size)) as typeof randomBytes;
   syncBuiltinESMExports();
+  const followContext = leaveOutContext();
 
   return () => {
+    followContext();
     Object.assign(globalThis, {
       setTimeout,
       setInterval,
@@ -77,8 +85,21 @@ const handle = {
   hasRef: () => false,
 };
 
-/** Async context goes along, as with Node's own timers. AsyncResource.bind does the same, and more, in ten times the time. */
-function inContext(fn: Callback, args: unknown[]): () => void {
-  const resource = new AsyncResource("Timer");
-  return () => resource.runInAsyncScope(fn, undefined, ...args);
+/**
+ * Async context is not followed here: that makes promises several times as slow, and what depends on it (a step
+ * within a step, a dry run) is not explored. Returns the way back.
+ */
+function leaveOutContext(): () => void {
+  const { run } = AsyncLocalStorage.prototype;
+  const { snapshot } = AsyncLocalStorage;
+  AsyncLocalStorage.prototype.run = ((_: unknown, fn: (...args: unknown[]) => unknown, ...args: unknown[]) =>
+    fn(...args)) as typeof run;
+  AsyncLocalStorage.snapshot =
+    () =>
+    (fn, ...args) =>
+      fn(...args);
+  return () => {
+    AsyncLocalStorage.prototype.run = run;
+    AsyncLocalStorage.snapshot = snapshot;
+  };
 }

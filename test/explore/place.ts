@@ -3,6 +3,7 @@ import type { Reply, Statement, TimedStatement } from "./live.ts";
 import { isEnding, isPlain } from "./params.ts";
 import type { Violation } from "./scene.ts";
 import type { State } from "./state.ts";
+import { withoutTimes } from "./times.ts";
 
 /** `end`: the session's connection is gone, and with it its transaction. */
 export type Action =
@@ -37,50 +38,81 @@ export interface Followed {
   readonly outcome: Outcome;
 }
 
-const none: ReadonlySet<string> = new Set();
-
 /**
- * While no transaction is open it stands for all states from which the same follows, and has the rows and the clock
- * of the one that was reached first. Else it is the last such place, and what was done since.
+ * It stands for all states from which the same follows, and has the rows and the clock of the one that was reached
+ * first. While transactions are open that is the last state without any, and what was done since.
  */
 export class Place {
   readonly edges = new Map<number, Edge>();
   /** Where one is so many milliseconds later, if nothing happens meanwhile. */
   readonly later = new Map<number, Place>();
   readonly clockMs: number;
-  /** Undefined where a transaction is open: nobody sees all rows. */
-  readonly state: State | undefined;
+  /** What everybody sees. */
+  readonly committed: State;
   readonly before: Followed | undefined;
-  /** Sessions with a transaction, and those whose statement waits for a lock. */
-  readonly open: ReadonlySet<string>;
-  readonly blocked: ReadonlySet<string>;
+  /** Sessions with a transaction, and what they have done in it. */
+  readonly open: ReadonlyMap<string, string>;
+  /** Sessions whose statement waits for a lock, in the order in which they came. */
+  readonly blocked: ReadonlyMap<string, string>;
 
-  constructor(of: Pick<Place, "clockMs" | "state" | "before"> & Partial<Pick<Place, "open" | "blocked">>) {
+  constructor(of: Pick<Place, "clockMs" | "committed"> & Partial<Place>) {
     this.clockMs = of.clockMs;
-    this.state = of.state;
+    this.committed = of.committed;
     this.before = of.before;
     this.open = of.open ?? none;
     this.blocked = of.blocked ?? none;
   }
+
+  /** All rows; undefined where a transaction is open, of which nobody else sees what it did. */
+  get state(): State | undefined {
+    return this.before ? undefined : this.committed;
+  }
+
+  /** The same for all places from which the same follows. */
+  get name(): string {
+    const rows = this.committed.nameAt(this.clockMs);
+    if (!this.before) return rows;
+    const open = [...this.open].map((one) => one.join(" ")).toSorted();
+    return [rows, ...open, "", ...[...this.blocked].map((one) => one.join(" "))].join("\n");
+  }
 }
 
-/** While transactions are open. */
-export function placeAfter(from: Place, action: Action, outcome: Outcome): Place {
-  const open = new Set(from.open);
-  const blocked = new Set(from.blocked);
+const none: ReadonlyMap<string, string> = new Map();
+
+/** While transactions are open. `what` says what was done, and `committed` what everybody sees then. */
+export function placeAfter(
+  from: Place,
+  action: Action,
+  outcome: Outcome,
+  { what, committed }: { what: string; committed: State },
+): Place {
+  const open = new Map(from.open);
+  const blocked = new Map(from.blocked);
+  const note = (session: string, text: string): void => {
+    open.set(session, `${open.get(session) ?? ""}${text}; `);
+  };
   if (action.do !== "clock") {
-    if (action.do === "end" || isEnding(action.statement)) open.delete(action.session);
-    else if (action.begin) open.add(action.session);
-    if (outcome.reply === "blocked") blocked.add(action.session);
-    for (const { session } of outcome.woken) blocked.delete(session);
+    const { session } = action;
+    if (action.do === "end" || isEnding(action.statement)) open.delete(session);
+    else if (action.begin || open.has(session)) note(session, `${what} ${nameOfReply(outcome.reply)}`);
+    if (outcome.reply === "blocked") blocked.set(session, what);
+    for (const { session: woken, reply } of outcome.woken) {
+      blocked.delete(woken);
+      if (open.has(woken)) note(woken, nameOfReply(reply));
+    }
   }
   return new Place({
     clockMs: action.do === "clock" ? action.ms : from.clockMs,
-    state: undefined,
+    committed,
     before: { place: from, action, outcome },
     open,
     blocked,
   });
+}
+
+function nameOfReply(reply: Outcome["reply"]): string {
+  if (typeof reply !== "object") return reply ?? "";
+  return "error" in reply ? `error ${reply.error.code}` : withoutTimes(reply.rows);
 }
 
 /** What a transaction did since the last state without any. */

@@ -8,10 +8,11 @@
  */
 import type { LiveDatabase, Reply, Statement } from "./live.ts";
 import { type Action, type Alone, aloneIn, type Edge, type Outcome, Place, placeAfter } from "./place.ts";
+import { isEnding } from "./params.ts";
 import { Route } from "./route.ts";
 import type { Rows } from "./rows.ts";
 import type { Violation } from "./scene.ts";
-import { type Change, difference, type State, States } from "./state.ts";
+import { type Change, difference, type State, States, timeless } from "./state.ts";
 import { type Known, Statements } from "./statements.ts";
 import { shifted, tellsTime } from "./times.ts";
 
@@ -56,6 +57,7 @@ export class Replica {
   #nowMs: number;
   /** Which real session stands for one of this schedule that has a transaction open, or waits for a lock. */
   readonly #sessions = new Map<string, number>();
+  #unique = 0;
   /** Undefined where transactions are open: see Route. */
   #standing: Standing | undefined;
 
@@ -109,7 +111,7 @@ export class Replica {
     this.#places.clear();
     this.#root.edges.clear();
     this.#root.later.clear();
-    this.#places.set(this.#root.state!.nameAt(this.#root.clockMs), this.#root);
+    this.#places.set(this.#root.name, this.#root);
   }
 
   /** Lets time pass. */
@@ -122,7 +124,7 @@ export class Replica {
       // Nothing but the time changes, which the real database is told when it has something to do.
       to = from.state
         ? this.#settled(from.state, clockMs)
-        : placeAfter(from, { do: "clock", ms: clockMs }, { reply: undefined, woken: [] });
+        : this.#known(this.#after(from, { do: "clock", ms: clockMs }, passing, from.committed));
       if (this.#options.remember !== false) from.later.set(by, to);
     }
     this.#at = to;
@@ -226,20 +228,27 @@ export class Replica {
     if (alone) return this.#transact(from, action, alone);
     const before = this.#standing;
     this.#standing = undefined;
-    const outcome = await this.#route.take(from, action, before?.state);
-    if (outcome.changesNothing) return edgeTo(from, outcome);
-    const to = placeAfter(from, action, outcome);
-    if (to.open.size > 0 || to.blocked.size > 0) {
-      this.#route.stand(to);
-      return edgeTo(to, outcome);
-    }
-    return this.#arrive(
-      from,
-      action,
-      outcome,
-      this.#states.after(undefined, await this.#live.dump()),
-      to.clockMs,
-    );
+    const { outcome, changesNothing } = await this.#route.take(from, action, before?.state);
+    if (changesNothing && !from.state) return edgeTo(from, outcome);
+    const committed = isWithin(from, action, outcome)
+      ? from.committed
+      : this.#states.after(undefined, await this.#live.dump());
+    const reached = this.#after(from, action, outcome, committed);
+    if (reached.open.size === 0 && reached.blocked.size === 0)
+      return this.#arrive(from, action, outcome, committed, from.clockMs);
+    const to = this.#known(reached);
+    // Where that is known, its rows and its clock are others.
+    if (to === reached) this.#route.stand(to);
+    else this.#route.leave();
+    return edgeTo(to, outcome);
+  }
+
+  /** Where one is with transactions open. */
+  #after(from: Place, action: Action, outcome: Outcome, committed: State): Place {
+    const known = this.#knownOf(action);
+    const isTimeless = !known?.verb || timeless.has(known.verb);
+    const what = known ? `${known.number}${isTimeless ? "" : ` ${++this.#unique}`}` : "";
+    return placeAfter(from, action, outcome, { what, committed });
   }
 
   async #runAlone(from: Place, action: Action, statement: Statement): Promise<Edge> {
@@ -270,7 +279,7 @@ export class Replica {
     if (!change) {
       this.#standing = { place: base, state, clockMs };
       const outcome = shifted({ reply, woken: [] }, -byMs);
-      return edgeTo(placeAfter(from, action, outcome), outcome);
+      return edgeTo(this.#known(this.#after(from, action, outcome, base.committed)), outcome);
     }
     const committed: Reply = { rows: "[]", command: "COMMIT", rowCount: null };
     const after = this.#states.after(state, change);
@@ -308,17 +317,32 @@ export class Replica {
   }
 
   #settled(state: State, clockMs: number): Place {
-    if (this.#options.remember === false) return new Place({ clockMs, state, before: undefined });
-    const name = state.nameAt(clockMs);
-    let place = this.#places.get(name);
-    if (!place) this.#places.set(name, (place = new Place({ clockMs, state, before: undefined })));
-    return place;
+    return this.#known(new Place({ clockMs, committed: state }));
   }
+
+  /** The place that stands for this one. */
+  #known(place: Place): Place {
+    if (this.#options.remember === false) return place;
+    const { name } = place;
+    const known = this.#places.get(name);
+    if (!known) this.#places.set(name, place);
+    return known ?? place;
+  }
+}
+
+/** What was done is seen by nobody else yet: it belongs to a transaction that is open, or waits, or was undone. */
+function isWithin(from: Place, action: Action, { reply, woken }: Outcome): boolean {
+  if (woken.length > 0) return false;
+  if (reply === "blocked" || action.do !== "run" || /^rollback/i.test(action.statement.text)) return true;
+  return (action.begin !== undefined || from.open.has(action.session)) && !isEnding(action.statement);
 }
 
 function edgeTo(to: Place, { reply, woken }: Outcome): Edge {
   return { reply, woken, to, tellsTime: tellsTime({ reply, woken }) };
 }
+
+/** Of time that goes by. */
+const passing: Outcome = { reply: undefined, woken: [] };
 
 /** Who says hello, goodbye or that there is work writes nothing that is part of a state, and looks at no answer. */
 const presence: Outcome = {

@@ -18,7 +18,8 @@ export class Unreachable extends Error {
   override readonly name = "Unreachable";
 }
 
-interface Taken extends Outcome {
+interface Taken {
+  readonly outcome: Outcome;
   /** Nobody else can see that it was done. */
   readonly changesNothing: boolean;
 }
@@ -53,16 +54,20 @@ export class Route {
     for (let tries = 1; ; tries++) {
       this.leave();
       const first = endsOne ? await this.#live.firstBehind(action.session) : undefined;
-      const outcome = await this.#perform(action);
+      const { outcome, changesNothing } = await this.#perform(action);
       const isOrderly = first === undefined || outcome.woken.some(({ session }) => session === first);
-      if (outcome.changesNothing && !from.state) this.stand(from);
-      if (isOrderly || tries === mostRaces) return outcome;
+      if (changesNothing && !from.state) this.#at = from;
+      if (isOrderly || tries === mostRaces) return { outcome, changesNothing };
       await this.#bring(from, undefined);
     }
   }
 
   async #bring(place: Place, rows: State | undefined): Promise<void> {
     if (!place.state && this.#at === place) return;
+    if (this.#near(place)) {
+      await this.#live.setClock(place.clockMs);
+      return;
+    }
     const path: Followed[] = [];
     let base = place;
     for (; base.before; base = base.before.place) path.unshift(base.before);
@@ -75,6 +80,13 @@ export class Route {
       for (const { place: left, action } of path) if (action.do !== "clock") this.#forget(left, action);
       throw new Unreachable();
     }
+  }
+
+  /** It stands there already, but for the time. */
+  #near(place: Place): boolean {
+    const { before } = place;
+    if (!before || !this.#at) return false;
+    return before.action.do === "clock" && (before.place === this.#at || this.#near(before.place));
   }
 
   /** False where it went another way: two sessions that wait for the same transaction wake together, and race. */
@@ -93,7 +105,7 @@ export class Route {
         i += together.length;
         continue;
       }
-      const { reply, woken } = await this.#perform(action);
+      const { reply, woken } = (await this.#perform(action)).outcome;
       if (!isDeepStrictEqual([reply, woken], [outcome.reply, outcome.woken])) return false;
       i++;
     }
@@ -103,7 +115,7 @@ export class Route {
   async #perform(action: Action): Promise<Taken> {
     if (action.do === "clock") {
       await this.#live.setClock(action.ms);
-      return { reply: undefined, woken: [], changesNothing: false };
+      return { outcome: { reply: undefined, woken: [] }, changesNothing: false };
     }
     const statement = action.do === "run" ? action.statement : { text: "rollback", values: [] };
     const { reply, wrote } = await this.#live.run(
@@ -114,7 +126,7 @@ export class Route {
     // Locks are let go by whatever ends a transaction, and by what makes one fail.
     const letsGo = reply !== "blocked" && ("error" in reply || isEnding(statement));
     const woken = letsGo ? await this.#live.woken() : [];
-    return { reply: action.do === "run" ? reply : undefined, woken, changesNothing: !wrote };
+    return { outcome: { reply: action.do === "run" ? reply : undefined, woken }, changesNothing: !wrote };
   }
 }
 

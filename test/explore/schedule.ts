@@ -70,7 +70,7 @@ export class Schedule<App> {
   readonly #blocked = new Map<string, Blocked>();
   readonly #waiters = new Map<Process, Set<(error: Error) => void>>();
   /** What follows from a step once the code that it set in motion has come to rest. */
-  readonly #next: (() => Promise<void>)[] = [];
+  readonly #next: (() => void | Promise<void>)[] = [];
   readonly #points: number[][] = [];
   readonly #steps: Step[] = [];
   readonly #faults: Fault[] = [];
@@ -102,8 +102,11 @@ export class Schedule<App> {
   async play(): Promise<Played> {
     this.#time.reset();
     this.#replica.reset();
-    for (const name of this.#workload.processes) await this.#boot(name);
-    await this.#time.run(outside, () => {
+    for (const name of this.#workload.processes) {
+      this.#boot(name);
+      await this.#time.rest();
+    }
+    this.#time.run(outside, () => {
       for (const [name, act] of Object.entries(this.#workload.actors(this.#scene))) this.#follow(name, act);
     });
     while (await this.#happen()) {
@@ -119,7 +122,10 @@ export class Schedule<App> {
   /** Lets one thing happen; false when nothing is left. */
   async #happen(): Promise<boolean> {
     await this.#rest();
-    const options = await this.#options();
+    const ready = this.#ready();
+    // Asked of the database only where it matters; and waited for only where it is not known.
+    const found = ready[0] && isPoll(ready[0]) ? this.#finds(ready[0]) : true;
+    const options = this.#options(ready, typeof found === "boolean" ? found : await found);
     if (options.length === 0) return this.#pass();
     let pick = 0;
     if (options.length > 1) {
@@ -138,7 +144,8 @@ export class Schedule<App> {
     const crashable = options.some((other) => other.op === op && other.fault === "crash after")
       ? op?.process
       : undefined;
-    await this.#apply(option);
+    const applying = this.#apply(option);
+    if (applying) await applying;
     this.#couldCrash = crashable;
     return true;
   }
@@ -146,19 +153,27 @@ export class Schedule<App> {
   /** Everything that needs no choice: news for the world outside, timers that are due, silent statements. */
   async #rest(): Promise<void> {
     for (;;) {
+      if (this.#time.running) await this.#time.rest();
       const next = this.#next.shift();
       const silent = next ? undefined : this.#pending.find((op) => op.silent && !op.process?.paused);
-      if (next) await next();
-      else if (silent) {
-        this.#remove(silent);
-        await this.#perform(silent, "arrives");
-      } else if (!(await this.#time.fireDue())) break;
+      if (next || silent) {
+        const doing = next ? next() : this.#performSilent(silent!);
+        if (doing) await doing;
+      } else if (!this.#time.fireDue()) {
+        if (!this.#replica.isSettled) await this.#hangUp();
+        // Who waited for that goes on.
+        if (!this.#time.running) break;
+      }
     }
-    await this.#hangUp();
+  }
+
+  #performSilent(op: Op): void | Promise<void> {
+    this.#remove(op);
+    return this.#perform(op, "arrives");
   }
 
   /** Nothing can happen now: time goes on. */
-  async #pass(): Promise<boolean> {
+  #pass(): boolean {
     const { now } = this.#time;
     const isSettled =
       this.#acting === 0 && this.#slow.size === 0 && this.#blocked.size === 0 && this.#isSettled();
@@ -183,22 +198,28 @@ export class Schedule<App> {
     );
   }
 
-  async #options(): Promise<Option[]> {
-    const options: Option[] = [];
-    // What came of the last step goes first: by default a process goes on until it waits.
+  /** What came of the last step goes first: by default a process goes on until it waits. */
+  #ready(): Op[] {
     const isFresh = (op: Op): boolean => this.#arrived.get(op) === this.#steps.length;
     const able = this.#pending.filter((op) => !op.process?.paused);
-    const ready = [...able.filter(isFresh), ...able.filter((op) => !isFresh(op))];
-    ready.forEach((op, i) =>
-      options.push({ op, fault: undefined, resume: undefined, cost: i === 0 ? 0 : 1 }),
-    );
+    return able.length < 2 ? able : [...able.filter(isFresh), ...able.filter((op) => !isFresh(op))];
+  }
+
+  /** `finds`: whether the first, where that looks for work, would find some. */
+  #options(ready: readonly Op[], finds: boolean): Option[] {
+    const options: Option[] = ready.map((op, i) => ({
+      op,
+      fault: undefined,
+      resume: undefined,
+      cost: i === 0 ? 0 : 1,
+    }));
     for (const { process } of this.#up.values()) {
       if (process.paused && this.#time.now >= process.pausedAt + leaseMs) {
         options.push({ op: undefined, fault: undefined, resume: process, cost: ready.length === 0 ? 0 : 1 });
       }
     }
     for (const [i, op] of ready.entries()) {
-      if (isPoll(op) && (i > 0 || !(await this.#finds(op)))) continue;
+      if (isPoll(op) && (i > 0 || !finds)) continue;
       for (const fault of this.#faultsOf(op))
         options.push({ op, fault, resume: undefined, cost: i === 0 ? 1 : 2 });
     }
@@ -206,7 +227,7 @@ export class Schedule<App> {
   }
 
   /** Whether a worker that looks for work would find some: else it does not matter what goes wrong while it looks. */
-  async #finds({ session, what }: Op): Promise<boolean> {
+  #finds({ session, what }: Op): boolean | Promise<boolean> {
     if (!session || typeof what === "string") return false;
     this.#setClock();
     return this.#replica.changes({ do: "run", session: session.name, statement: what });
@@ -232,31 +253,36 @@ export class Schedule<App> {
     });
   }
 
-  async #apply(option: Option): Promise<void> {
+  /** A promise where the database has to be asked. */
+  #apply(option: Option): void | Promise<void> {
     const { op, fault, resume } = option;
     if (resume) {
       this.#steps.push(this.#step(option, undefined));
-      await this.#resume(resume);
-      return;
+      return this.#resume(resume);
     }
     if (!op) throw new Error("An option without anything to do.");
     const { process } = op;
     if (fault !== "pause before") this.#remove(op);
-    if (!fault || !process) {
-      await this.#perform(op, "arrives", option);
-      return;
-    }
-    switch (fault) {
+    if (!fault || !process) return this.#perform(op, "arrives", option);
+    return this.#goWrong(option, op, process);
+  }
+
+  async #goWrong(option: Option, op: Op, process: Process): Promise<void> {
+    switch (option.fault) {
+      case undefined:
+        break;
       case "crash before":
         this.#steps.push(this.#step(option, undefined));
         await this.#crash(process);
         break;
       case "crash after":
         await this.#perform(op, "lost", option);
+        await this.#quiet();
         await this.#crash(process);
         break;
       case "answer lost":
         await this.#perform(op, "lost", option);
+        await this.#quiet();
         await this.#cut(op);
         break;
       case "cut off":
@@ -272,7 +298,7 @@ export class Schedule<App> {
         await this.#perform(op, "waits", option);
         break;
       case "slow": {
-        const answer = await this.#effect(op, option);
+        const answer = this.#effect(op, option);
         this.#slow.add(op);
         this.#time.setTimer(process, slowMs, () => {
           this.#slow.delete(op);
@@ -287,40 +313,44 @@ export class Schedule<App> {
     return session !== undefined && (session.begun !== undefined || this.#replica.isOpen(session.name));
   }
 
-  async #perform(op: Op, answering: Answering, option?: Option): Promise<void> {
+  /** A promise where the database has to be asked. */
+  #perform(op: Op, answering: Answering, option?: Option): void | Promise<void> {
     if (op.kind !== "sql") {
       // People and networks take time, so that what they do one after the other has different times.
       if (op.kind === "act") this.#time.now++;
-      const answer = await this.#effect(op, option);
-      await this.#answer(op, answering, () => op.succeed(answer));
-      return;
+      const answer = this.#effect(op, option);
+      this.#answer(op, answering, () => op.succeed(answer));
+      return undefined;
     }
     const { session, what } = op;
     if (!session || typeof what === "string") throw new Error("A statement without a session.");
-    if (await this.#beginOrEnd(op, session, what.text, answering)) return;
+    if (this.#beginOrEnd(op, session, what.text, answering)) return undefined;
     const step = option && this.#step(option, undefined);
     const action: Action = { do: "run", session: session.name, statement: what, begin: session.begun };
     session.begun = undefined;
     this.#setClock();
-    const outcome = this.#replica.known(action) ?? (await this.#replica.step(action));
-    if (step) this.#steps.push({ ...step, reply: outcome.reply });
-    if (outcome.reply === "blocked") this.#blocked.set(session.name, { op, answer: answering });
-    else if (outcome.reply) await this.#reply(op, answering, outcome.reply);
-    await this.#wake(outcome);
+    const take = (outcome: Outcome): void | Promise<void> => {
+      if (step) this.#steps.push({ ...step, reply: outcome.reply });
+      if (outcome.reply === "blocked") this.#blocked.set(session.name, { op, answer: answering });
+      else if (outcome.reply) this.#reply(op, answering, outcome.reply);
+      return outcome.woken.length > 0 ? this.#wake(outcome) : undefined;
+    };
+    const known = this.#replica.known(action);
+    return known ? take(known) : this.#replica.step(action).then(take);
   }
 
   /** What begins a transaction does nothing yet, nor does ending one in which nothing was done. */
-  async #beginOrEnd(op: Op, session: Session, text: string, answering: Answering): Promise<boolean> {
+  #beginOrEnd(op: Op, session: Session, text: string, answering: Answering): boolean {
     const isBegin = /^begin/i.test(text);
     if (!isBegin && !(session.begun && /^(commit|rollback)/i.test(text))) return false;
     // Without what it says of real time: here it is the scheduler who lets it pass.
     session.begun = isBegin ? text.split(";")[0] : undefined;
     const command = isBegin ? "BEGIN" : text.toUpperCase();
-    await this.#answer(op, answering, () => op.succeed({ rows: [], rowCount: null, command }));
+    this.#answer(op, answering, () => op.succeed({ rows: [], rowCount: null, command }));
     return true;
   }
 
-  async #effect(op: Op, option: Option | undefined): Promise<unknown> {
+  #effect(op: Op, option: Option | undefined): unknown {
     const answer = op.effect?.();
     if (option) this.#steps.push({ ...this.#step(option, undefined), answer });
     return answer;
@@ -334,58 +364,59 @@ export class Schedule<App> {
       this.#blocked.delete(session);
       const { op } = blocked;
       const gone = blocked.answer === "lost" || !op.process?.alive;
-      if (!gone) await this.#reply(op, op.process?.paused ? "waits" : "arrives", reply);
+      await this.#quiet();
+      if (!gone) this.#reply(op, op.process?.paused ? "waits" : "arrives", reply);
       // Nobody is at the other end: what it did is undone, unless it is committed.
       else if (this.#replica.isOpen(session))
         await this.#wake(await this.#replica.step({ do: "end", session }));
     }
   }
 
-  async #reply(op: Op, answering: Answering, reply: Reply): Promise<void> {
-    await this.#answer(op, answering, () => {
+  #reply(op: Op, answering: Answering, reply: Reply): void {
+    this.#answer(op, answering, () => {
       if ("error" in reply)
         op.fail(Object.assign(new Error(reply.error.message), { code: reply.error.code }));
       else op.succeed({ ...reply, rows: JSON.parse(reply.rows) as unknown });
     });
   }
 
-  async #answer(op: Op, answering: Answering, answer: () => void): Promise<void> {
+  #answer(op: Op, answering: Answering, answer: () => void): void {
     if (answering === "lost" || (op.process && !op.process.alive)) return;
     if (answering === "waits" && op.process) holdBack(op.process, answer);
-    else await this.#time.run(op.process ?? outside, answer);
+    else this.#time.run(op.process ?? outside, answer);
   }
 
   #pause(process: Process): void {
     process.paused = true;
     process.pausedAt = this.#time.now;
     this.#time.setTimer(outside, pauseMs, () => {
-      this.#next.push(async () => {
+      this.#next.push(() => {
         // Unless it went on before.
-        if (process.paused && process.alive)
-          await this.#apply({ op: undefined, fault: undefined, resume: process, cost: 0 });
+        if (!process.paused || !process.alive) return undefined;
+        return this.#apply({ op: undefined, fault: undefined, resume: process, cost: 0 });
       });
     });
   }
 
-  async #resume(process: Process): Promise<void> {
+  #resume(process: Process): void {
     process.paused = false;
     const { held } = process;
     process.held = undefined;
-    if (held) await this.#time.run(process, held);
+    if (held) this.#time.run(process, held);
   }
 
   /** The connection of a statement, or of a call, breaks. */
   async #cut(op: Op): Promise<void> {
     if (op.session) op.session.broken = true;
-    await this.#hangUp();
+    if (!this.#replica.isSettled) await this.#hangUp();
     const error =
       op.kind === "sql" ? cutOff() : Object.assign(new Error("socket hang up"), { code: "ECONNRESET" });
-    await this.#time.run(op.process ?? outside, () => op.fail(error));
+    await this.#quiet();
+    this.#time.run(op.process ?? outside, () => op.fail(error));
   }
 
   /** What broken connections leave open is undone. */
   async #hangUp(): Promise<void> {
-    if (this.#replica.isSettled) return;
     for (const { process } of this.#up.values()) {
       for (const session of process.sessions) if (session.broken) await this.#end(session);
     }
@@ -393,7 +424,13 @@ export class Schedule<App> {
 
   async #end(session: Session): Promise<void> {
     if (!this.#replica.isOpen(session.name) || this.#blocked.has(session.name)) return;
+    await this.#quiet();
     await this.#wake(await this.#replica.step({ do: "end", session: session.name }));
+  }
+
+  /** Before somebody else runs, or the real database: until what runs has come to rest. */
+  async #quiet(): Promise<void> {
+    if (this.#time.running) await this.#time.rest();
   }
 
   async #crash(process: Process): Promise<void> {
@@ -407,14 +444,14 @@ export class Schedule<App> {
       this.#tell(() => tell(new Down(`${process.name} died`)));
   }
 
-  async #boot(name: string): Promise<void> {
+  #boot(name: string): void {
     const start = (this.#starts.get(name) ?? 0) + 1;
     this.#starts.set(name, start);
     const process = new ProcessOf(name, start, {
       submit: (op) => this.#submit(op),
       abandon: (session) => this.#abandon(session),
     });
-    await this.#time.run(process, () => {
+    this.#time.run(process, () => {
       this.#up.set(name, { process, app: this.#workload.boot(process, this.#scene) });
     });
   }
@@ -434,9 +471,9 @@ export class Schedule<App> {
           (error: Error) => settle(() => reject(error)),
         );
       };
-      this.#next.push(async () => {
+      this.#next.push(() => {
         if (process.paused) holdBack(process, begin);
-        else if (process.alive) await this.#time.run(process, begin);
+        else if (process.alive) this.#time.run(process, begin);
       });
     });
   }

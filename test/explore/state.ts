@@ -33,7 +33,7 @@ class Contents {
       const others = this.#table.columns.filter((column) => !times.includes(column));
       return JSON.stringify([...others.map((column) => row[column]), ...columns.map((column) => column[i])]);
     });
-    return rows.sort().join();
+    return rows.toSorted().join();
   }
 }
 
@@ -78,10 +78,19 @@ export const ageless: ReadonlySet<string> = new Set([
   "look",
 ]);
 
+/** What they write tells no time to come, so that it does not matter how long ago a transaction did it. */
+export const timeless: ReadonlySet<string> = new Set([
+  "record_many",
+  "complete_many",
+  "step_save_many",
+  "once",
+  "delivered_again",
+]);
+
 /** Times as what counts of them now. */
 function named(times: readonly (number | null)[], now: number, meaning: Meaning | undefined): unknown[] {
   const isPast = (time: number): boolean => time < now || (time === now && meaning !== "passed");
-  const past = times.filter((time) => time !== null && isPast(time)).sort((a, b) => a! - b!);
+  const past = times.filter((time) => time !== null && isPast(time)).toSorted((a, b) => a! - b!);
   const ranks = [...new Set(past)];
   return times.map((time) => {
     if (time === null) return null;

@@ -31,3 +31,7 @@ function later<R extends Reply | "blocked" | undefined>(reply: R, byMs: number):
   });
   return { ...reply, rows };
 }
+
+export function withoutTimes(text: string): string {
+  return text.replaceAll(time, "");
+}

@@ -37,25 +37,39 @@ export class VirtualTime {
 
   reset(): void {
     this.now = startMs;
+    this.#running = undefined;
     this.#timers.clear();
     this.#immediates.length = 0;
   }
 
-  /** Runs code of this owner, and all that follows from it without waiting for somebody else. */
-  async run(owner: Owner, fn: () => void): Promise<void> {
+  /** Runs code of this owner; `rest` lets all happen that follows from it without waiting for somebody else. */
+  run(owner: Owner, fn: () => void): void {
+    if (this.#running) throw new Error("Somebody else runs, and has not come to rest.");
     this.#running = owner;
-    try {
-      fn();
-      await turn();
+    fn();
+  }
+
+  rest(): Promise<void> {
+    return new Promise((resolve) => this.#drain(resolve));
+  }
+
+  /**
+   * After every promise that can go on has gone on: ticks come when no microtask is left. A turn of the event loop
+   * would say the same, at the price of several system calls.
+   */
+  #drain(done: () => void): void {
+    process.nextTick(() => {
       // One process runs at a time, so what is queued here is this owner's.
-      for (let next = this.#immediates.shift(); next; next = this.#immediates.shift()) {
-        if (!next.owner.alive) continue;
-        next.fn();
-        await turn();
+      const next = this.#immediates.shift();
+      if (next) {
+        if (next.owner.alive) next.fn();
+        // From here, a tick would come before the promises that this lets go on.
+        queueMicrotask(() => this.#drain(done));
+      } else {
+        this.#running = undefined;
+        done();
       }
-    } finally {
-      this.#running = undefined;
-    }
+    });
   }
 
   /** Runs once no promise of this owner can go on any more. */
@@ -80,13 +94,13 @@ export class VirtualTime {
   }
 
   /** Fires one timer that is due; false where none is. */
-  async fireDue(): Promise<boolean> {
+  fireDue(): boolean {
     const timer = this.#next();
     if (!timer || timer.at > this.now) return false;
     // After a pause an interval fires once, as in Node.
     if (timer.every === undefined) this.#timers.delete(timer);
     else timer.at = this.now + timer.every;
-    await this.run(timer.owner, timer.fn);
+    this.run(timer.owner, timer.fn);
     return true;
   }
 
@@ -98,12 +112,4 @@ export class VirtualTime {
     }
     return next;
   }
-}
-
-/**
- * After every promise that can go on has gone on: ticks come when no microtask is left. A turn of the event loop
- * would say the same, at the price of several system calls.
- */
-function turn(): Promise<void> {
-  return new Promise((resolve) => process.nextTick(resolve));
 }
