@@ -60,9 +60,13 @@ export function replaceGlobals(time: VirtualTime): () => void {
     time.running ? Buffer.alloc(size) : randomBytes(size)) as typeof randomBytes;
   syncBuiltinESMExports();
   const followContext = leaveOutContext();
+  // Errors are part of most schedules, and where they come from is looked at by nobody; it takes long to find out.
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
 
   return () => {
     followContext();
+    Error.stackTraceLimit = stackTraceLimit;
     Object.assign(globalThis, {
       setTimeout,
       setInterval,

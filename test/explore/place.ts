@@ -27,8 +27,8 @@ export interface Edge extends Outcome {
   readonly to: Place;
   /** What is wrong with this step, whenever it is taken. */
   readonly wrong?: readonly Violation[];
-  /** An answer names a time. */
-  readonly tellsTime: boolean;
+  /** Where an answer names a time, that answer by clocks that differ by so many milliseconds. */
+  readonly byClock: Map<number, Outcome> | undefined;
 }
 
 /** How a place was reached the first time. */

@@ -173,7 +173,7 @@ export class Replica {
     const byMs = this.#nowMs - this.#at.clockMs;
     this.#at = edge.to;
     if (edge.wrong) this.wrong.push(...edge.wrong);
-    const outcome = edge.tellsTime && byMs !== 0 ? shifted(edge, byMs) : edge;
+    const outcome = byMs === 0 ? edge : byClock(edge, byMs);
     if (action.do === "clock" || (this.#sessions.size === 0 && this.#at.state)) return outcome;
     return this.#keepSessions(outcome, action.session);
   }
@@ -338,7 +338,14 @@ function isWithin(from: Place, action: Action, { reply, woken }: Outcome): boole
 }
 
 function edgeTo(to: Place, { reply, woken }: Outcome): Edge {
-  return { reply, woken, to, tellsTime: tellsTime({ reply, woken }) };
+  return { reply, woken, to, byClock: tellsTime({ reply, woken }) ? new Map<number, Outcome>() : undefined };
+}
+
+function byClock(edge: Edge, byMs: number): Outcome {
+  if (!edge.byClock) return edge;
+  let outcome = edge.byClock.get(byMs);
+  if (!outcome) edge.byClock.set(byMs, (outcome = shifted(edge, byMs)));
+  return outcome;
 }
 
 /** Of time that goes by. */

@@ -22,7 +22,8 @@ export class Statements {
     const text = begin + statement.text;
     let same = this.#known.get(text);
     if (!same) this.#known.set(text, (same = new Map<string, Known>()));
-    const values = statement.values.map(textOf).join("\u0001");
+    let values = "";
+    for (const value of statement.values) values += `${textOf(value)}\u0001`;
     let known = same.get(values);
     if (!known) same.set(values, (known = this.#learn(statement, values)));
     this.#last.set(statement, known);

@@ -11,10 +11,9 @@ export function tellsTime({ reply, woken }: Outcome): boolean {
 }
 
 /** The same answers, so much later. */
-export function shifted<T extends Outcome>(outcome: T, byMs: number): T {
+export function shifted(outcome: Outcome, byMs: number): Outcome {
   if (byMs === 0) return outcome;
   return {
-    ...outcome,
     reply: later(outcome.reply, byMs),
     woken: outcome.woken.map((one) => ({ ...one, reply: later(one.reply, byMs) })),
   };
