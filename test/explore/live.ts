@@ -34,6 +34,9 @@ const leftOut = new Set(["migration", "worker"]);
 /** How long a statement may be silent before we look whether it waits for a lock. */
 const silenceMs = 2;
 
+/** One that is stopped may hold what the server itself needs: then it goes on, and whoever is faster wins. */
+const longestHoldMs = 500;
+
 /** Says in the transaction of a statement whether it wrote anything. */
 const probe = "select pg_current_xact_id_if_assigned() is not null as wrote";
 
@@ -49,6 +52,9 @@ export class LiveDatabase {
   /** Sessions that may have a transaction open. */
   readonly #open = new Set<string>();
   readonly #waiting = new Map<string, Promise<Reply>>();
+  /** Sessions whose server process is stopped for a moment: see holdBack. */
+  readonly #stopped = new Set<string>();
+  #holding: NodeJS.Timeout | undefined;
   #nextVacuum = statementsAVacuum;
   statements = 0;
 
@@ -81,6 +87,7 @@ export class LiveDatabase {
   }
 
   async close(): Promise<void> {
+    this.#letAllGo();
     for (const client of [this.#monitor, ...this.#clients.values()]) await client.end();
   }
 
@@ -179,6 +186,7 @@ export class LiveDatabase {
   }
 
   async #rollbackAll(): Promise<void> {
+    this.#letAllGo();
     const waiting = new Map(
       [...this.#waiting].map(([session, reply]) => [session, reply.then(() => session)]),
     );
@@ -247,6 +255,7 @@ export class LiveDatabase {
   async woken(): Promise<{ session: string; reply: Reply }[]> {
     const woken: { session: string; reply: Reply }[] = [];
     for (const session of this.#waiting.keys()) {
+      this.#letGo(session);
       const reply = await this.#answerOf(session);
       if (reply !== "blocked") woken.push({ session, reply });
     }
@@ -254,11 +263,27 @@ export class LiveDatabase {
     return woken.length > 0 ? [...woken, ...(await this.woken())] : woken;
   }
 
-  /** Where several wait for this one, who will race once it lets go: the one that waited first. */
-  async firstBehind(session: string): Promise<string | undefined> {
-    if (this.#waiting.size < 2) return undefined;
+  /**
+   * Where several wait for this one, they race once it lets go. So all but the one that waited first are stopped, and
+   * go on one after the other while `woken` looks at them: it is the same every time.
+   */
+  async holdBack(session: string): Promise<void> {
+    if (this.#waiting.size < 2) return;
     const behind = [...(await this.#blockers())].filter(([, blockers]) => blockers.includes(session));
-    return behind.length > 1 ? behind[0]![0] : undefined;
+    for (const [other] of behind.slice(1)) {
+      process.kill(this.#pids.get(other)!, "SIGSTOP");
+      this.#stopped.add(other);
+    }
+    if (this.#stopped.size > 0) this.#holding = realTimeout(() => this.#letAllGo(), longestHoldMs);
+  }
+
+  #letGo(session: string): void {
+    if (this.#stopped.delete(session)) process.kill(this.#pids.get(session)!, "SIGCONT");
+    if (this.#stopped.size === 0) clearTimeout(this.#holding);
+  }
+
+  #letAllGo(): void {
+    for (const session of this.#stopped) this.#letGo(session);
   }
 
   async #answerOf(session: string): Promise<Reply | "blocked"> {

@@ -10,8 +10,6 @@ import { difference, type State } from "./state.ts";
 
 /** For races between two; each way is taken now and then. */
 const mostTries = 30;
-/** After so many the one that waited first cannot win at all. */
-const mostRaces = 12;
 
 /** The database does not answer as it did: two sessions raced, and the one won that hardly ever does. */
 export class Unreachable extends Error {
@@ -44,22 +42,13 @@ export class Route {
     this.#at = undefined;
   }
 
-  /**
-   * Takes a step from a place. `rows` are those that the database has now, where no transaction is open. Where two
-   * race for what a third lets go, it is done again until the one wins that waited first: the same every time.
-   */
+  /** Takes a step from a place. `rows` are those that the database has now, where no transaction is open. */
   async take(from: Place, action: Action, rows: State | undefined): Promise<Taken> {
     await this.#bring(from, rows);
-    const endsOne = action.do === "end" || (action.do === "run" && isEnding(action.statement));
-    for (let tries = 1; ; tries++) {
-      this.leave();
-      const first = endsOne ? await this.#live.firstBehind(action.session) : undefined;
-      const { outcome, changesNothing } = await this.#perform(action);
-      const isOrderly = first === undefined || outcome.woken.some(({ session }) => session === first);
-      if (changesNothing && !from.state) this.#at = from;
-      if (isOrderly || tries === mostRaces) return { outcome, changesNothing };
-      await this.#bring(from, undefined);
-    }
+    this.leave();
+    const taken = await this.#perform(action);
+    if (taken.changesNothing && !from.state) this.stand(from);
+    return taken;
   }
 
   async #bring(place: Place, rows: State | undefined): Promise<void> {
@@ -118,6 +107,7 @@ export class Route {
       return { outcome: { reply: undefined, woken: [] }, changesNothing: false };
     }
     const statement = action.do === "run" ? action.statement : { text: "rollback", values: [] };
+    if (isEnding(statement)) await this.#live.holdBack(action.session);
     const { reply, wrote } = await this.#live.run(
       action.session,
       statement,

@@ -27,6 +27,8 @@ export interface Workload<App = unknown> {
   readonly longestMs?: number;
   /** True when nothing is left to be done. Left out: every task has ended. */
   settled?(rows: Rows): boolean;
+  /** How many schedules of it are played, compared with others. Left out: 1. Fewer where each takes long. */
+  readonly share?: number;
   /** Left out: all of them. */
   readonly faults?: readonly Fault[];
 }

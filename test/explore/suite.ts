@@ -15,13 +15,16 @@ const schedulesInTests = 6_000;
 
 const { ONCEWARD_SCHEDULES, ONCEWARD_SEED, ONCEWARD_PROGRESS } = process.env;
 
-/** Of one workload. */
-const budget = Math.ceil(Number(ONCEWARD_SCHEDULES ?? schedulesInTests) / workloads.length);
+/** The schedules of one workload. */
+function budgetOf({ share = 1 }: Workload): number {
+  const shares = workloads.reduce((sum, one) => sum + (one.share ?? 1), 0);
+  return Math.ceil((Number(ONCEWARD_SCHEDULES ?? schedulesInTests) * share) / shares);
+}
 
 const seed = Number(ONCEWARD_SEED ?? 1);
 
 /** For hangs, not for speed: some ms a schedule are usual. */
-const longestMs = Math.max(20 * 60_000, budget * 200);
+const longestMs = (budget: number): number => Math.max(20 * 60_000, budget * 200);
 
 /** How often a line says how far it is, in ms. */
 const progressMs = 2_000;
@@ -36,10 +39,11 @@ export function exploring(name: string, some: readonly Workload[]): void {
     afterAll(() => live?.close());
 
     for (const workload of some) {
+      const budget = budgetOf(workload);
       it(
         workload.name,
         async () => {
-          const onPlayed = progress(workload);
+          const onPlayed = progress(workload, budget);
           const report = await explore(workload, {
             live: live!,
             budget,
@@ -49,7 +53,7 @@ export function exploring(name: string, some: readonly Workload[]): void {
           if (onPlayed) console.log(summary(workload, report));
           if (report.failure) throw new Error(await explain(workload, live!, report.failure));
         },
-        longestMs,
+        longestMs(budget),
       );
     }
   });
@@ -65,7 +69,7 @@ export async function explain(workload: Workload, live: LiveDatabase, failure: F
   }
 }
 
-function progress({ name }: Workload): ((schedules: number) => void) | undefined {
+function progress({ name }: Workload, budget: number): ((schedules: number) => void) | undefined {
   if (!ONCEWARD_PROGRESS) return undefined;
   let nextAt = performance.now() + progressMs;
   return (schedules) => {

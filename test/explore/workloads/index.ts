@@ -13,8 +13,6 @@ export const eventWorkloads: readonly Workload[] = [
   events({ answer: "queued", processes: ["A", "B"], deliveries: 2 }),
   events({ answer: "inline", processes: ["A", "B"], deliveries: 2 }),
   events({ answer: "queued", processes: ["A", "B", "C"], deliveries: 3 }),
-  conflict("queued"),
-  conflict("inline"),
 ];
 
 export const jobWorkloads: readonly Workload[] = [
@@ -25,9 +23,11 @@ export const jobWorkloads: readonly Workload[] = [
   serial(["A", "B"]),
 ];
 
-export const keyWorkloads: readonly Workload[] = [
-  twins("queued"),
-  twins("inline"),
+export const keyWorkloads: readonly Workload[] = [twins("queued"), twins("inline")];
+
+export const actionWorkloads: readonly Workload[] = [
+  conflict("queued"),
+  conflict("inline"),
   actions(true),
   actions(false),
 ];
@@ -37,4 +37,10 @@ export const replayWorkloads: readonly Workload[] = [
   replays({ again: true, prune: true }),
 ];
 
-export const workloads = [...eventWorkloads, ...jobWorkloads, ...keyWorkloads, ...replayWorkloads];
+export const workloads = [
+  ...eventWorkloads,
+  ...jobWorkloads,
+  ...keyWorkloads,
+  ...actionWorkloads,
+  ...replayWorkloads,
+];
