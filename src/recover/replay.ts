@@ -128,12 +128,11 @@ export async function findReplayable(
 ): Promise<readonly TaskIdentity[]> {
   await context.engine.ready();
   const { again = false, max = 100 } = options;
-  const found = await context.engine.ledger.verbs.call<TaskIdentity[]>("find", [
+  return context.engine.ledger.verbs.call("replay_find", [
     await replayFilter(context, filter, again),
-    null,
+    String(again),
     String(max),
   ]);
-  return found.map(({ scope, key }) => ({ scope, key }));
 }
 
 /** Has everything run again that matches now. */

@@ -287,6 +287,7 @@ describeOnCall("newest", "on call", (bench) => {
         ["story", "job/story", "j1"],
         ["find", '{"states": ["dead", "failed", "ignored"]}'],
         ["replay_count", '{"states": ["dead", "failed", "ignored"]}'],
+        ["replay_find", '{"states": ["dead", "failed", "ignored"]}'],
       ] as const) {
         const { scans } = await session.watch(() => verbs.call(verb, args));
         expect(scans.length).toBeGreaterThan(0);

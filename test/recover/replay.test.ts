@@ -183,6 +183,9 @@ describeOnCall("newest", "replay by filter", (bench) => {
     expect(
       await count("select count(*) from onceward.task where key = 'unhandled' and state = 'ignored'"),
     ).toBe(1);
+    // What a dry run rehearses is what a replay would take.
+    const wanted = await once.recovery.replayable({ lane: scope });
+    expect(wanted.map(({ key }) => key).toSorted()).toEqual(["evt_1", "failed", "ignored"]);
     expect(await once.recovery.countReplayable({ lane: scope })).toBe(3);
     expect(await once.recovery.replayWhere({ lane: scope }, { ...by, rate: 1 })).toMatchObject({ total: 3 });
     const replayed = await once.recovery.audit({ scope });

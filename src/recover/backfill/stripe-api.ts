@@ -182,6 +182,6 @@ function addressOf(base: string | undefined): { host?: string; port?: string; pr
 }
 
 /** What may be shown of an endpoint's URL: its path, its query and what stands before the host can hold secrets. */
-export function hostOf(url: string): string {
+function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : "unknown";
 }
