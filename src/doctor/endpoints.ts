@@ -1,15 +1,6 @@
 /** Which types Stripe sends here, and which are handled. */
-import { hostOf } from "../recover/backfill/stripe-api.ts";
+import type { Endpoint } from "../recover/backfill/stripe-api.ts";
 import { type Finding, Findings } from "./finding.ts";
-
-/** A webhook endpoint as Stripe's API tells it, as far as we look. */
-export interface Endpoint {
-  readonly id: string;
-  readonly url: string;
-  readonly status: string;
-  readonly livemode: boolean;
-  readonly enabled_events: readonly string[];
-}
 
 export interface HandledTypes {
   readonly source: string;
@@ -22,15 +13,15 @@ export function judgeEndpoints(
   { source, patterns }: HandledTypes,
 ): Finding[] {
   const about = new Findings("endpoints");
-  for (const { id, url, status } of endpoints) {
-    if (status !== "enabled")
+  for (const { id, host, enabled } of endpoints) {
+    if (!enabled)
       about.wrong(
         "endpoint_disabled",
-        `Stripe has ${status} the endpoint ${id} (${hostOf(url)}): it sends nothing there.`,
+        `The endpoint ${id} (${host}) is disabled: Stripe sends nothing there.`,
         "Enable it in the Dashboard under Webhooks, then fetch what was missed: onceward backfill stripe.",
       );
   }
-  const enabled = endpoints.filter(({ status }) => status === "enabled");
+  const enabled = endpoints.filter((one) => one.enabled);
   if (enabled.length === 0) {
     about.wrong(
       "endpoint_missing",
@@ -39,7 +30,7 @@ export function judgeEndpoints(
     );
     return about.all;
   }
-  const sent = new Set(enabled.flatMap(({ enabled_events }) => enabled_events));
+  const sent = new Set(enabled.flatMap(({ types }) => types));
   if (sent.has("*")) {
     about.advice(
       "endpoint_everything",

@@ -180,6 +180,14 @@ describeWith("newest", "the doctor, on a real server", (fresh: () => FreshDataba
             livemode: false,
             enabled_events: ["invoice.paid", "charge.failed"],
           },
+          {
+            id: "we_2",
+            object: "webhook_endpoint",
+            url: "https://user:token-a@old.example/hooks/token-b?key=token-c",
+            status: "disabled",
+            livemode: false,
+            enabled_events: ["*"],
+          },
         ];
         const body =
           status === 200
@@ -205,6 +213,8 @@ describeWith("newest", "the doctor, on a real server", (fresh: () => FreshDataba
             .filter((one) => one.about === "endpoints")
             .map(({ code, what }) => `${code}: ${what}`);
         expect(await about()).toEqual([
+          // Its path, its query and what stands before the host can hold secrets.
+          "endpoint_disabled: The endpoint we_2 (old.example) is disabled: Stripe sends nothing there.",
           "types_unhandled: Stripe sends types that stripe has no handler for: charge.failed.",
           "types_not_sent: stripe handles types that no endpoint is subscribed to: customer.created.",
         ]);

@@ -117,10 +117,9 @@ describe("the doctor, of secrets", () => {
 describe("the doctor, of endpoints", () => {
   const endpoint = {
     id: "we_1",
-    url: "https://user:token-a@shop.example/hooks/token-b?key=token-c",
-    status: "enabled",
-    livemode: true,
-    enabled_events: ["invoice.paid", "charge.refunded"],
+    host: "shop.example",
+    enabled: true,
+    types: ["invoice.paid", "charge.refunded"],
   };
   const source = "stripe";
 
@@ -138,13 +137,12 @@ describe("the doctor, of endpoints", () => {
   it("says that one is disabled, missing, or subscribed to everything", () => {
     const patterns = ["invoice.paid", "charge.refunded"];
     expect(judgeEndpoints([endpoint], { source, patterns })).toEqual([]);
-    expect(codes(judgeEndpoints([{ ...endpoint, enabled_events: ["*"] }], { source, patterns }))).toEqual([
+    expect(codes(judgeEndpoints([{ ...endpoint, types: ["*"] }], { source, patterns }))).toEqual([
       "advice endpoint_everything",
     ]);
-    const disabled = judgeEndpoints([{ ...endpoint, status: "disabled" }], { source, patterns });
+    const disabled = judgeEndpoints([{ ...endpoint, enabled: false }], { source, patterns });
     expect(codes(disabled)).toEqual(["wrong endpoint_disabled", "wrong endpoint_missing"]);
     expect(disabled[0]?.what).toContain("we_1 (shop.example)");
-    expect(JSON.stringify(disabled)).not.toContain("token");
   });
 });
 
