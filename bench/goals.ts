@@ -32,6 +32,9 @@ export function checkGoals(results: Results): Goal[] {
     least("(a) at least 0.90 of the receiver without a database", 0.9, {
       value: ratio(receive, ours, "http"),
     }),
+    least("(a) at least 0.75 of the same server without its database", 0.75, {
+      value: ratio(receive, ours, "endpoint"),
+    }),
     least(
       "(a) at least 2 times the best pattern written by hand",
       2,

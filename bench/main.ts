@@ -1,9 +1,10 @@
 /**
  * npm run bench [-- --quick | --full] [--sections jobs,drain] [--variants ledger,pgBoss] [--out folder]
- * [--rounds 3] [--seconds 4] [--profile folder]
- * Measures, and writes benchmarks.json, benchmarks.md and benchmarks.svg, by default into docs/.
+ * [--rounds 3] [--seconds 4] [--profile folder] [--add]
+ * Measures, and writes benchmarks.json, benchmarks.md and benchmarks.svg, by default into docs/. `--add` keeps the
+ * sections that are there and were not measured now.
  */
-import { mkdtempSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { arch, cpus, release, tmpdir, totalmem } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -28,6 +29,7 @@ const { values: flags } = parseArgs({
     variants: { type: "string" },
     rounds: { type: "string" },
     seconds: { type: "string" },
+    add: { type: "boolean", default: false },
     profile: { type: "string" },
     out: { type: "string", default: fileURLToPath(new URL("../docs", import.meta.url)) },
   },
@@ -44,14 +46,14 @@ try {
   const groups = Map.groupBy(plan.sections, (section) => section.group);
   const sections: SectionResult[] = [];
   for (const group of groups.values()) sections.push(...(await measure(group, plan)));
-  const results: Results = {
+  const results = added({
     at: new Date().toISOString().slice(0, 10),
     extent: plan.extent,
     seconds: plan.seconds,
     machine: machine(redis),
     footprints: footprints(plan),
     sections,
-  };
+  });
   mkdirSync(flags.out, { recursive: true });
   writeFileSync(join(flags.out, "benchmarks.json"), `${JSON.stringify(results, null, 1)}\n`);
   writeFileSync(join(flags.out, "benchmarks.md"), report(results));
@@ -61,6 +63,19 @@ try {
   await keeper.end();
   await redis?.stop();
   await postgres.stop();
+}
+
+/** With what earlier runs found, where it is asked for; in the order of the plan. */
+function added(results: Results): Results {
+  const file = join(flags.out, "benchmarks.json");
+  if (!flags.add || !existsSync(file)) return results;
+  const earlier = JSON.parse(readFileSync(file, "utf8")) as Results;
+  const found = new Map([...earlier.sections, ...results.sections].map((one) => [one.id, one]));
+  return {
+    ...results,
+    footprints: { ...earlier.footprints, ...results.footprints },
+    sections: makePlan("full").sections.flatMap(({ id }) => found.get(id) ?? []),
+  };
 }
 
 function chosen(plan: Plan): Plan {

@@ -102,7 +102,7 @@ export function makePlan(extent: Extent): Plan {
     ...sizes.flatMap((finished) => seeded({ finished, waiting: 0 })),
     ...seeded({ finished: 100_000, waiting: 100_000 }),
   ];
-  const settings = { quick: [1, 1], default: [3, 1.5], full: [3, 4] } as const;
+  const settings = { quick: [1, 1], default: [3, 2], full: [3, 4] } as const;
   const [rounds, seconds] = settings[extent];
   return {
     extent,

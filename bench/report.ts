@@ -1,7 +1,8 @@
 /** The tables of docs/benchmarks.md. */
+import { readFileSync } from "node:fs";
 import type { Costs } from "./costs.ts";
 import { checkGoals, type Goal } from "./goals.ts";
-import { count, ours } from "./plan.ts";
+import { count, makePlan, ours } from "./plan.ts";
 import { ratio, summarise, type Results, type SectionResult } from "./results.ts";
 import { median } from "./statistics.ts";
 import { variants, type VariantName } from "./variants/index.ts";
@@ -13,14 +14,16 @@ export function report(results: Results): string {
   const plain = results.sections.filter((one) => !one.seed);
   return [
     "# Benchmarks",
-    `Written by \`npm run bench\` (${results.extent}) on ${results.at}. Everything ran on one machine, in one run, on one ` +
+    `Written by \`npm run bench\` on ${results.at}. Everything ran on one machine, what is compared in one run, on one ` +
       `Postgres with one payload (a Stripe event of 3.4 KB), each variant in a process and a database of its own. ` +
       `Variants take turns, round after round; a figure is the median of the rounds, a ratio the median of the ratios ` +
       `within each round. Ratios travel to other machines, events a second do not.`,
     "![Events a second of every variant](benchmarks.svg)",
     table(["", ""], Object.entries(results.machine)),
+    leftOut(results),
     "## Goals",
     goals(checkGoals(results)),
+    readFileSync(new URL("missed.md", import.meta.url), "utf8").trim(),
     "## Results",
     ...plain.flatMap((section) => [`### ${section.title}`, ratesOf(section)]),
     held(results),
@@ -38,6 +41,12 @@ export function report(results: Results): string {
     .filter((part) => part !== "")
     .join("\n\n")
     .concat("\n");
+}
+
+function leftOut({ sections }: Results): string {
+  const measured = new Set(sections.map(({ id }) => id));
+  const missing = makePlan("full").sections.filter(({ id }) => !measured.has(id));
+  return missing.length > 0 ? `Not measured: ${missing.map((one) => one.title).join("; ")}.` : "";
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -13,6 +13,7 @@ import { pgBoss } from "./pg-boss.ts";
 /** Everything that is measured. Peers are imported only where they are opened. */
 export const variants = {
   http: limits.http,
+  endpoint: limits.endpoint,
   insert: limits.insert,
   insertMany: limits.insertMany,
   copy: limits.copy,

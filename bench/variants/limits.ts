@@ -1,4 +1,5 @@
 /** Bounds, not competitors. */
+import { secret } from "../event.ts";
 import type { Running, Variant } from "../variant.ts";
 import { hasPgbench } from "../workloads/limits.ts";
 
@@ -19,6 +20,33 @@ export const http: Variant = {
     unfinished: async () => 0,
     close: async () => undefined,
   }),
+};
+
+/** Onceward's own endpoint, with nothing behind it: what the ledger costs is the difference to this. */
+export const endpoint: Variant = {
+  title: "Onceward without its database",
+  kind: "limit",
+  store: "none",
+  modes: ["receive"],
+  notes: "The same server: it reads, verifies, identifies and answers; nothing is recorded.",
+  async open() {
+    const [{ createReceiver }, { nodeHandler }, { stripe }] = await Promise.all([
+      import("../../src/receive/receiver.ts"),
+      import("../../src/receive/node.ts"),
+      import("../../src/source/stripe.ts"),
+    ]);
+    const receiver = createReceiver({
+      source: stripe({ secrets: [secret] }),
+      maxBytes: 1024 * 1024,
+      take: async ({ id }) => ({ outcome: "accepted", scope: "stripe", key: id }),
+    });
+    return {
+      enqueue: none,
+      listener: nodeHandler(receiver),
+      unfinished: async () => 0,
+      close: async () => undefined,
+    };
+  },
 };
 
 function postgres(title: string, notes: string): Variant {
