@@ -1,6 +1,7 @@
 /** The Postgres and the Redis of a run: on free ports of the loopback, durable, gone afterwards. */
 import { spawn, spawnSync } from "node:child_process";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import type pg from "pg";
 import { servers } from "../test/support/postgres-binaries.ts";
@@ -11,7 +12,7 @@ import { startPostgres, type PostgresServer } from "../test/support/postgres-ser
 import { serverFolder, serverUser } from "../test/support/postgres-user.ts";
 import { withClient } from "./database.ts";
 
-/** Durable as Postgres is by default; room enough that no checkpoint falls into a measurement. */
+/** Durable as Postgres is by default, on a disk; room enough that no checkpoint falls into a measurement. */
 export const postgresSettings = {
   fsync: "on",
   synchronous_commit: "on",
@@ -27,7 +28,7 @@ export async function startStore(): Promise<PostgresServer & { readonly details:
   const versions = servers().map((one) => one.version);
   if (versions.length === 0) throw new Error("no Postgres on this machine");
   for (const version of versions.toReversed()) {
-    const server = await startPostgres({ version, settings: postgresSettings });
+    const server = await startPostgres({ version, settings: postgresSettings, within: tmpdir() });
     const { lz4, details } = await withClient(server.url, compressWell);
     if (lz4 || version === versions[0]) {
       const template = new URL(server.url);
@@ -62,7 +63,7 @@ export interface RedisServer {
 export async function startRedis(): Promise<RedisServer | undefined> {
   const found = /v=(\S+)/.exec(spawnSync("redis-server", ["--version"], { encoding: "utf8" }).stdout ?? "");
   if (!found) return undefined;
-  const folder = serverFolder("onceward-redis-");
+  const folder = serverFolder("onceward-redis-", tmpdir());
   const keeper = keep(folder);
   const port = await freePort();
   const settings = {

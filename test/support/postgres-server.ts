@@ -17,7 +17,7 @@ export interface PostgresOptions {
   readonly version?: "oldest" | "newest" | number;
   /** Server settings over the tests' own, say `{ fsync: "on" }`. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** Where its folder is made. Default: the system's temporary folder. */
+  /** Where its folder is made. Default: in memory, where there is plenty. */
   readonly within?: string;
   /** Size of a WAL file in MB. Default: Postgres' own 16. */
   readonly walFileMb?: number;
