@@ -210,25 +210,27 @@ class Frontier {
 
   /** What follows from a schedule: one more deviation, after its last one. */
   add(deviations: Deviations, points: readonly (readonly number[])[]): void {
+    // What follows from this level is played only if all of it can be.
+    if (this.played + this.#levels[this.#cost]!.waiting.length >= this.#budget) return;
     const last = deviations.at(-1)?.[0] ?? -1;
     for (let point = last + 1; point < points.length; point++) {
       points[point]!.forEach((cost, option) => {
         if (option > 0 && this.#cost + cost <= this.#depth)
-          this.#keep(this.#cost + cost, [...deviations, [point, option]]);
+          this.#keep(this.#cost + cost, () => [...deviations, [point, option]]);
       });
     }
   }
 
   /** Where not all of a level can be played, those kept are a fair sample of it, in any order. */
-  #keep(cost: number, deviations: Deviations): void {
+  #keep(cost: number, deviations: () => Deviations): void {
     const level = (this.#levels[cost] ??= { known: 0, played: 0, waiting: [] });
     level.known++;
     if (level.waiting.length < this.#budget) {
-      level.waiting.push(deviations);
+      level.waiting.push(deviations());
       return;
     }
     const place = Math.floor(this.#random() * level.known);
-    if (place < level.waiting.length) level.waiting[place] = deviations;
+    if (place < level.waiting.length) level.waiting[place] = deviations();
   }
 }
 

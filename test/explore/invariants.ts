@@ -3,7 +3,7 @@
  * I1 and I6 at every step from one state of the database to the next.
  */
 import type { Statement } from "./live.ts";
-import { verbOf, writesOf } from "./params.ts";
+import { verbOf, type Write, writesOf } from "./params.ts";
 import type { Action } from "./place.ts";
 import type { Row, Rows } from "./rows.ts";
 import { type End, personal, type Violation, type Workload } from "./scene.ts";
@@ -178,8 +178,15 @@ function rowChanges(
 function staleWrites(before: Rows, after: Rows, statements: readonly Statement[]): Violation[] {
   const [only, ...others] = statements;
   if (!only || others.length > 0) return [];
-  return writesOf(only)
-    .filter((write) => Number(find(before.of("onceward.task"), write)?.["attempt"] ?? 0) > write.attempt)
+  const writes = writesOf(only);
+  const attemptOf = (write: Write): number =>
+    Number(find(before.of("onceward.task"), write)?.["attempt"] ?? 0);
+  // A process may hold two attempts of one task: what changes is the newer one's doing.
+  const isStale = (write: Write): boolean =>
+    attemptOf(write) > write.attempt &&
+    !writes.some((other) => isSame(other, write) && attemptOf(other) === other.attempt);
+  return writes
+    .filter(isStale)
     .filter((write) =>
       ["task", "step", "result"].some(
         (table) => textOf(before, table, write) !== textOf(after, table, write),

@@ -136,7 +136,8 @@ export class Replica {
     const known = this.#knownOf(action);
     if (known?.isPresence) return presence;
     if (this.#options.remember === false) return undefined;
-    const number = this.#edgeNumber(this.#at, this.#real(action), known);
+    const isAlone = known && action.do === "run" && !action.begin && this.#at.state;
+    const number = isAlone ? numberAlone(known) : this.#edgeNumber(this.#at, this.#real(action), known);
     const edge = this.#at.edges.get(number);
     return edge && this.#go(edge, action);
   }
@@ -217,8 +218,7 @@ export class Replica {
     if (action.do === "clock") throw new Error("Time passes by setClock.");
     const session = sessions.indexOf(action.session) + 1;
     if (!known || action.do === "end") return -session;
-    const alone = from.state && !action.begin;
-    return known.number * 32 + (alone ? 0 : session);
+    return from.state && !action.begin ? numberAlone(known) : numberAlone(known) + session;
   }
 
   async #edge(from: Place, action: Action): Promise<Edge> {
@@ -335,6 +335,11 @@ function isWithin(from: Place, action: Action, { reply, woken }: Outcome): boole
   if (woken.length > 0) return false;
   if (reply === "blocked" || action.do !== "run" || /^rollback/i.test(action.statement.text)) return true;
   return (action.begin !== undefined || from.open.has(action.session)) && !isEnding(action.statement);
+}
+
+/** Of the step that runs a statement while nobody has a transaction open. */
+function numberAlone(known: Known): number {
+  return known.number * 2 * sessions.length;
 }
 
 function edgeTo(to: Place, { reply, woken }: Outcome): Edge {

@@ -9,7 +9,7 @@ export function twins(answer: "queued" | "inline"): Workload<Receiving> {
     name: `twin events with one effect key, ${answer}`,
     processes: ["A", "B"],
     // They wait for each other's locks, which only sessions of the real database can say.
-    share: 0.5,
+    share: 0.4,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const receiver = connectSource(engine, shop(), { answer, waitMs: 200, backoff });
