@@ -1,4 +1,5 @@
 import { exploring } from "./suite.ts";
-import { jobWorkloads } from "./workloads/index.ts";
+import { jobWorkloads, keyWorkloads } from "./workloads/index.ts";
 
 exploring("jobs and their steps", jobWorkloads);
+exploring("keys that take effect once", keyWorkloads);

@@ -27,7 +27,7 @@ export interface Workload<App = unknown> {
   readonly longestMs?: number;
   /** True when nothing is left to be done. Left out: every task has ended. */
   settled?(rows: Rows): boolean;
-  /** How many schedules of it are played, compared with others. Left out: 1; less where each takes long, and more where it takes little. */
+  /** How many schedules of it are played, compared with others. Left out: 1; more where more of them have two deviations, less where each takes long. */
   readonly share?: number;
   /** Left out: all of them. */
   readonly faults?: readonly Fault[];

@@ -15,7 +15,7 @@ export function actions(honoursKeys: boolean): Workload<App> {
   return {
     name: `an action taken by two callers, ${honoursKeys ? "keys honoured" : "never repeated"}`,
     processes: ["A", "B"],
-    share: 1.5,
+    share: 0.85,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const bank = scene.provider("bank", { honoursKeys });

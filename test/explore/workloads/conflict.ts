@@ -8,6 +8,7 @@ export function conflict(answer: "queued" | "inline"): Workload<Receiving> {
   return {
     name: `one event id with two contents, ${answer}`,
     processes: ["A", "B"],
+    share: 0.5,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const receiver = connectSource(engine, shop(), { answer, waitMs: 200, backoff });

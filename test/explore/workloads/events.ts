@@ -17,8 +17,7 @@ export function events({ answer, processes, deliveries }: EventsOptions): Worklo
   return {
     name: `an event delivered ${deliveries} times to ${processes.length} processes, ${answer}`,
     processes,
-    // Who waits for the answer makes many more steps.
-    share: answer === "inline" ? 0.7 : 1,
+    share: processes.length > 2 ? 1.6 : answer === "inline" ? 0.9 : 1.1,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const mailer = scene.provider("mailer", { honoursKeys: true });

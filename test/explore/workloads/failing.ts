@@ -16,6 +16,7 @@ export function failing(): Workload<App> {
   return {
     name: "jobs that fail: one recovers, one is dead in the end",
     processes: ["A", "B"],
+    share: 1.3,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const mailer = scene.provider("mailer", { honoursKeys: true });

@@ -23,6 +23,7 @@ export function replays({ again, prune }: ReplaysOptions): Workload<App> {
   return {
     name: `an event replayed${again ? " again" : ""}${prune ? " and pruned" : ""} in between`,
     processes: ["A", "B"],
+    share: again ? 1.6 : 1.4,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const receiver = connectSource(engine, shop(), { answer: "queued", backoff });

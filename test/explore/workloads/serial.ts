@@ -13,7 +13,7 @@ export function serial(processes: readonly string[]): Workload<App> {
   return {
     name: `a serial group of two tasks, ${processes.length} workers`,
     processes,
-    share: 1.5,
+    share: 1.35,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const api = scene.provider("api", { honoursKeys: false, repeats: "any" });

@@ -21,6 +21,7 @@ export function steps({ unknown, honoursKeys }: StepsOptions): Workload<App> {
   return {
     name: `a job of three steps, ${unknown}, ${honoursKeys ? "keys honoured" : "no keys"}`,
     processes: ["A", "B"],
+    share: 0.75,
     boot(process, scene) {
       const engine = startEngine(process, scene);
       const bank = scene.provider("bank", { honoursKeys, repeats: unknown === "retry" ? "any" : "once" });
