@@ -182,9 +182,11 @@ export class Intake<Tx> {
 
 /** No key is pruned before it is twice as old as this, so the ledger need not be asked about younger events. */
 const prunedAfterMs = 3_600_000;
-/** When an old event happened, by its sender. */
+
+/** When an old event happened, by its sender. It is a hint: what no sender can mean must not keep an event out. */
 function longAgo(createdAt: Date | undefined): Date | undefined {
-  return createdAt !== undefined && Date.now() - createdAt.getTime() > prunedAfterMs ? createdAt : undefined;
+  const at = createdAt?.getTime() ?? 0;
+  return at > 0 && Date.now() - at > prunedAfterMs ? createdAt : undefined;
 }
 
 function queuedOutcome(recorded: Recorded): Outcome {

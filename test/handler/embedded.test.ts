@@ -41,4 +41,25 @@ describe.each(["inline", "queued"] as const)("handlers on PGlite, %s", (answer) 
     await engine.stop();
     expect(await effects()).toEqual(all);
   });
+
+  it("are run whatever time a source says that the event happened", async () => {
+    const engine = new Engine(pgliteDatabase(lite), { pollMs: 50 });
+    const own = stripe({ secrets: SECRET });
+    const times = [new Date(Number.NaN), new Date(-1e14), new Date(8e15)];
+    const billing = connectSource(
+      engine,
+      {
+        ...own,
+        name: `odd-${answer}`,
+        identify: (request) => ({ ...own.identify(request), createdAt: times.shift() }),
+      },
+      { answer, worker: "elsewhere" },
+    );
+    billing.on("invoice.paid", async () => {});
+    while (times.length > 0) {
+      const { status } = read(await billing.receive(deliveryOf(JSON.stringify(event("invoice.paid")))));
+      expect(status).toBe(200);
+    }
+    await engine.stop();
+  });
 });
