@@ -20,8 +20,6 @@ export interface Load {
 
 export interface Loaded {
   readonly requests: number;
-  /** Sent before the clock started. */
-  readonly warm: number;
   readonly seconds: number;
   readonly statuses: Readonly<Record<string, number>>;
   readonly p50Ms: number;
@@ -36,14 +34,23 @@ const FASTEST = 30_000;
 /** Enough for the server's code to be compiled; fewer where it is slow. */
 const WARM = 3_000;
 
-/** Starts a generator, waits until its requests are ready, and returns what starts the clock. */
-export async function prepareLoad(load: Load): Promise<() => Promise<Loaded>> {
+/** A generator that is ready, and has sent some requests already. */
+export interface Prepared {
+  readonly warm: number;
+  /** Starts the clock. */
+  go(): Promise<Loaded>;
+}
+
+export async function prepareLoad(load: Load): Promise<Prepared> {
   const child = fork(new URL(import.meta.url), { serialization: "advanced", execArgv: [] });
   child.send(load);
-  await answer();
-  return async () => {
-    child.send("go");
-    return (await answer()) as Loaded;
+  const warm = (await answer()) as number;
+  return {
+    warm,
+    async go() {
+      child.send("go");
+      return (await answer()) as Loaded;
+    },
   };
 
   async function answer(): Promise<unknown> {
@@ -77,7 +84,7 @@ async function generate(): Promise<void> {
     rounds: 1,
     seconds: load.repeated ? 60 : 1,
   });
-  process.send!("ready");
+  process.send!(warm);
   await once(process, "message");
   const cpu = process.cpuUsage();
   const result = await drive(sockets, {
@@ -89,7 +96,6 @@ async function generate(): Promise<void> {
   const { latencies, ...rest } = result;
   const loaded: Loaded = {
     ...rest,
-    warm,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
     cpuUs: (user + system) / result.requests,

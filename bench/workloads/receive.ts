@@ -22,7 +22,8 @@ export function handle(variant: Variant, cell: Cell): Promise<Measured> {
 
 async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measured> {
   const opening = performance.now();
-  const running = await variant.open({ ...cell, mode, started: () => undefined, finished: () => undefined });
+  let handled = 0;
+  const running = await variant.open({ ...cell, mode, started: () => undefined, finished: () => handled++ });
   const others = await running.unfinished();
   if (mode !== "receive") await running.start?.();
   const startMs = performance.now() - opening;
@@ -32,8 +33,18 @@ async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measu
     running.listener ?? plainListener((event, bytes) => running.enqueue(event, bytes)),
   );
   const { connections = 64, seconds, duplicates } = cell;
-  const go = await prepareLoad({ port, connections, seconds, ...(duplicates && { repeated: REPEATED }) });
-  if (mode !== "receive") await settled(running, others);
+  /** Until every handler has run and the store knows. It is asked only then: to count costs it as much as to work. */
+  const settled = async (events: number): Promise<void> => {
+    while (handled < events) await wait(5);
+    while ((await running.unfinished()) > others) await wait(5);
+  };
+  const { go, warm } = await prepareLoad({
+    port,
+    connections,
+    seconds,
+    ...(duplicates && { repeated: REPEATED }),
+  });
+  if (mode !== "receive") await settled(warm);
   const meter = await costMeter({
     ...(variant.store === "postgres" && { url: cell.database }),
     ...(cell.storePid && { pid: cell.storePid }),
@@ -41,13 +52,13 @@ async function overHttp(mode: Mode, variant: Variant, cell: Cell): Promise<Measu
 
   const began = performance.now();
   const load = await go();
-  if (mode !== "receive") await settled(running, others);
+  if (mode !== "receive") await settled(warm + load.requests);
   const elapsed = mode === "receive" ? load.seconds : (performance.now() - began) / 1000;
   const costs = await meter.lap(load.requests);
 
   const refused = Object.entries(load.statuses).filter(([status]) => status !== "200");
   if (refused.length > 0) throw new Error(`answers: ${JSON.stringify(load.statuses)}`);
-  const expected = duplicates ? REPEATED : load.requests + load.warm;
+  const expected = duplicates ? REPEATED : load.requests + warm;
   const found = (await recorded(mode, running, cell)) - before;
   if (variant.store !== "none" && found !== expected) throw new Error(`${expected} sent, ${found} recorded`);
 
@@ -71,8 +82,4 @@ async function recorded(mode: Mode, running: Running, { database }: Cell): Promi
   return withClient(database, async (client) =>
     Number((await client.query("select count(*) from bench_order")).rows[0].count),
   );
-}
-
-async function settled(running: Running, others: number): Promise<void> {
-  while ((await running.unfinished()) > others) await wait(5);
 }
