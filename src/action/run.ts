@@ -102,20 +102,10 @@ function laneOf<Tx, T, Input>(
     backoff,
     deadlineMs: deadline === undefined ? undefined : milliseconds(deadline),
     run: (task, run) =>
-      runSteps(engine, task, run, (step) =>
-        fn({
-          input: input as Input,
-          get step() {
-            return step();
-          },
-          key: task.key,
-          attempt: task.attempt,
-          generation: task.generation,
-          get signal() {
-            return run.signal;
-          },
-        }),
-      ),
+      runSteps(engine, task, run, (tools) => {
+        const { key, attempt, generation } = task;
+        return fn(tools({ input: input as Input, key, attempt, generation }));
+      }),
   };
 }
 

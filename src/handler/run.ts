@@ -5,7 +5,7 @@ import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { ClaimedTask, NewTask } from "../ledger/task.ts";
 import type { Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
-import type { Finish, Run } from "../worker/lane.ts";
+import { type Finish, type Run, withSignal } from "../worker/lane.ts";
 import type { AttemptOptions } from "./handler.ts";
 import { withGuard, type Guard } from "./newer.ts";
 import type { Registered, Registry } from "./registry.ts";
@@ -125,19 +125,8 @@ export class EventRunner<Tx> {
       const { attempt, scope, key } = task;
       const { enqueue, once } = tools;
       try {
-        await handler.handle({
-          event,
-          object: latest.state,
-          tx,
-          enqueue,
-          once,
-          get signal() {
-            return run.signal;
-          },
-          attempt,
-          scope,
-          key,
-        });
+        const object = latest.state;
+        await handler.handle(withSignal({ event, object, tx, enqueue, once, attempt, scope, key }, run));
       } finally {
         tools.close();
       }

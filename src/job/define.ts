@@ -123,20 +123,8 @@ function laneOfJob<Tx>(
     deadlineMs: deadline === undefined ? undefined : milliseconds(deadline),
     async run(task, run) {
       const input = await readInput(name, task, options.input);
-      return runSteps(engine, task, run, (step) =>
-        fn({
-          input,
-          get step() {
-            return step();
-          },
-          key: task.key,
-          attempt: task.attempt,
-          // Made when somebody looks at it.
-          get signal() {
-            return run.signal;
-          },
-          enqueue: enqueuer(engine, task),
-        }),
+      return runSteps(engine, task, run, (tools) =>
+        fn(tools({ input, key: task.key, attempt: task.attempt, enqueue: enqueuer(engine, task) })),
       );
     },
   };

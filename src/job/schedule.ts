@@ -93,9 +93,9 @@ export function schedule<Tx>(
   };
 
   const runTick = (task: ClaimedTask, run: Run, tick: Date): Promise<Finish> =>
-    runSteps(engine, task, run, (step) => {
+    runSteps(engine, task, run, (tools) => {
       const { key, attempt } = task;
-      return fn({ tick, step: step(), key, attempt, signal: run.signal, enqueue: enqueuer(engine, task) });
+      return fn(tools({ tick, key, attempt, enqueue: enqueuer(engine, task) }));
     });
 
   engine.addLane(lane);

@@ -2,7 +2,7 @@ import { milliseconds } from "../duration.ts";
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { Engine } from "../worker/engine.ts";
-import type { Finish, Run } from "../worker/lane.ts";
+import { type Finish, type Run, withSignal } from "../worker/lane.ts";
 import { Attempt, type KnownStep } from "./attempt.ts";
 import { stepOtherKind, warnUnasked } from "./changed.ts";
 import { stepKey } from "./key.ts";
@@ -26,13 +26,10 @@ export interface Steps<Tx> {
 /** The steps of one attempt. Lanes use `runSteps`, which does the race. */
 export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): Steps<Tx> {
   const attempt = new Attempt(task, run);
-  const toolsOf = (name: string, known?: KnownStep): StepTools => ({
-    key: stepKey(task, name),
-    get signal() {
-      return run.signal;
-    },
-    startedBefore: known?.state === "started" ? new Date(known.startedAt) : undefined,
-  });
+  const toolsOf = (name: string, known?: KnownStep): StepTools => {
+    const startedBefore = known?.state === "started" ? new Date(known.startedAt) : undefined;
+    return withSignal({ key: stepKey(task, name), startedBefore }, run);
+  };
 
   function step<T>(name: string, ...rest: [Fn<T>] | [StepOptions<T>, Fn<T>]): Promise<T> {
     const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;

@@ -1,10 +1,24 @@
 import { Fatal, messageOf } from "../errors.ts";
+import { lazily } from "../lazily.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { makeStep, type Steps } from "./make.ts";
 import type { Step } from "./step.ts";
 import { encodeValue } from "./value.ts";
+
+interface StepsAndSignal<Tx> {
+  readonly step: Step<Tx>;
+  readonly signal: AbortSignal;
+}
+
+/** Adds to what a function is given its steps, and the signal that tells it to stop. */
+export type WithSteps<Tx> = <Own extends object>(own: Own) => Own & StepsAndSignal<Tx>;
+
+const withSteps = lazily<{ made(): Steps<unknown>; run: Run }, StepsAndSignal<unknown>>({
+  step: ({ made }) => made().step,
+  signal: ({ run }) => run.signal,
+});
 
 /**
  * Runs one attempt of a function that has steps, and says how it ended: its value, or that it sleeps or waits. The
@@ -14,7 +28,7 @@ export function runSteps<Tx, T>(
   engine: Engine<Tx>,
   task: ClaimedTask,
   run: Run,
-  fn: (step: () => Step<Tx>) => T | Promise<T>,
+  fn: (tools: WithSteps<Tx>) => T | Promise<T>,
 ): Promise<Finish> {
   return new Promise((resolve, reject) => {
     let steps: Steps<Tx> | undefined;
@@ -28,7 +42,7 @@ export function runSteps<Tx, T>(
     const work = async (): Promise<Finish> => {
       let value: T;
       try {
-        value = await fn(() => made().step);
+        value = await fn((own) => withSteps(own, { made, run }) as never);
       } catch (error) {
         await steps?.ended("threw");
         throw error;

@@ -1,4 +1,5 @@
 import type { OncewardError } from "../errors.ts";
+import { lazily } from "../lazily.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { LaneLimit } from "../ledger/lane.ts";
@@ -44,6 +45,9 @@ export interface Run {
   /** In a dry run: asked instead of calling the world outside, for the error to stop with. */
   readonly dryRun?: { stopAt(step: string, key: string): OncewardError } | undefined;
 }
+
+/** Adds the signal to what a function of the user is given; made when somebody looks at it. */
+export const withSignal = lazily<Run, Pick<Run, "signal">>({ signal: (run) => run.signal });
 
 /** How an attempt ended well. */
 export type Finish =

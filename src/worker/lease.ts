@@ -1,5 +1,6 @@
 import { OncewardError } from "../errors.ts";
 import type { Claim } from "../ledger/task.ts";
+import type { Standing } from "./line.ts";
 
 /** Two clocks: the steady one stands still while the machine sleeps, the wall clock can be set. */
 export interface Instant {
@@ -17,7 +18,9 @@ export function since(then: Instant): number {
 }
 
 /** One claim that this process holds, and the run that must end with it. */
-export class Lease {
+export class Lease implements Standing<Lease> {
+  before: Lease | undefined;
+  after: Lease | undefined;
   readonly claim: Claim;
   /** By the steady clock. */
   readonly heldAt = performance.now();

@@ -3,6 +3,7 @@ import { OncewardError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Claim } from "../ledger/task.ts";
 import { instant, Lease, since } from "./lease.ts";
+import { Line } from "./line.ts";
 
 /** How often to look, in parts of a lease. */
 const looksPerLease = 6;
@@ -19,7 +20,7 @@ const maxBatch = 500;
 export class Leases {
   readonly #ledger: Ledger;
   readonly #lookMs: number;
-  readonly #held = new Set<Lease>();
+  readonly #held = new Line<Lease>();
   /** Timers would otherwise carry along the async context of whoever came first: its request, its transaction. */
   readonly #outside = AsyncLocalStorage.snapshot();
   #timer: NodeJS.Timeout | undefined;
@@ -39,7 +40,7 @@ export class Leases {
 
   release(lease: Lease): void {
     this.#held.delete(lease);
-    if (this.#held.size > 0) return;
+    if (!this.#held.isEmpty) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }

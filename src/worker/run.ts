@@ -34,16 +34,7 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
   else if (abort) signal.addEventListener("abort", abort);
   const { backoff, deadlineMs } = lane.settings?.(task) ?? lane;
   const deadline = setDeadline(deadlineMs, lease);
-  const run: Run = {
-    ledger,
-    get signal() {
-      return lease.signal;
-    },
-    throwIfAborted: () => {
-      if (lease.aborted) throw lease.aborted.error;
-    },
-    confirm: () => leases.confirm(lease),
-  };
+  const run = new HeldRun(ledger, leases, lease);
   try {
     const ended = await lease
       .guard(async () => lane.run(task, run))
@@ -61,6 +52,31 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
   } finally {
     if (abort) signal.removeEventListener("abort", abort);
     leases.release(lease);
+  }
+}
+
+/** A run under a lease. */
+class HeldRun implements Run {
+  readonly ledger: Ledger;
+  readonly #leases: Leases;
+  readonly #lease: Lease;
+
+  constructor(ledger: Ledger, leases: Leases, lease: Lease) {
+    this.ledger = ledger;
+    this.#leases = leases;
+    this.#lease = lease;
+  }
+
+  get signal(): AbortSignal {
+    return this.#lease.signal;
+  }
+
+  throwIfAborted(): void {
+    if (this.#lease.aborted) throw this.#lease.aborted.error;
+  }
+
+  confirm(): Promise<void> {
+    return this.#leases.confirm(this.#lease);
   }
 }
 

@@ -7,6 +7,7 @@ import { Announcer } from "./announcer.ts";
 import { type Lane, laneName, laneOf, type Ran } from "./lane.ts";
 import { type Instant, instant, type Lease } from "./lease.ts";
 import { Leases, lost } from "./leases.ts";
+import { Line, type Standing } from "./line.ts";
 import { Places } from "./places.ts";
 import { runTask } from "./run.ts";
 
@@ -34,7 +35,7 @@ const tendEveryMs = 30_000;
 const staleMs = 1_000;
 
 /** A task that this process holds. */
-interface Place {
+interface Place extends Standing<Place> {
   readonly lane: Lane;
   readonly task: ClaimedTask;
   readonly lease: Lease;
@@ -53,8 +54,8 @@ export class Worker {
   readonly #announcer: Announcer;
   /** Tasks run outside of the async context of whoever enqueued them, as they would in any other process. */
   readonly #outside = AsyncLocalStorage.snapshot();
-  readonly #waiting = new Set<Place>();
-  readonly #running = new Set<Place>();
+  readonly #waiting = new Line<Place>();
+  readonly #running = new Line<Place>();
   #places = new Places([], 0);
   #state: "new" | "starting" | "started" | "stopped" = "new";
   #stopping: Promise<void> | undefined;
@@ -273,7 +274,8 @@ export class Worker {
       void this.#handBack(lane, task);
       return lane;
     }
-    const place = { lane, task, lease: this.leases.hold(task, asked) };
+    const lease = this.leases.hold(task, asked);
+    const place: Place = { lane, task, lease, before: undefined, after: undefined };
     this.#places.expect(lane);
     this.#pending++;
     if (!this.#places.mayStart(lane)) this.#waiting.add(place);

@@ -59,7 +59,7 @@ async function openBench(database: Database<pg.PoolClient>): Promise<StepBench> 
   }
   const laneOf = (of: Engine<pg.PoolClient>, fn: Fn): Lane => ({
     name: scope,
-    run: (task, run) => runSteps(of, task, run, (step) => fn(step(), task)),
+    run: (task, run) => runSteps(of, task, run, (tools) => fn(tools({}).step, task)),
   });
   async function dueAttempt(key: string, fn: Fn, early = false): Promise<Ran | undefined> {
     const task = await claim(key, early);
