@@ -5,7 +5,7 @@
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
-import type { Database, Param, Queryable } from "./database.ts";
+import type { Database, Param, Queryable, TransactionOptions } from "./database.ts";
 import { aborted, sqlStateOf } from "./failure.ts";
 
 /** A verb of the ledger that was called, with what it answered. */
@@ -173,9 +173,12 @@ export function dryRunnable<Tx>(database: Database<Tx>): Database<Tx> {
   return Object.assign(Object.create(database) as Database<Tx>, {
     query: (text: string, params?: readonly Param[]) =>
       (currentDryRun()?.queryable ?? database).query(text, params),
-    transaction<T>(work: (tx: Tx, ledger: Queryable) => Promise<T>): Promise<T> {
+    transaction<T>(
+      work: (tx: Tx, ledger: Queryable) => Promise<T>,
+      options?: TransactionOptions,
+    ): Promise<T> {
       const dry = currentDryRun();
-      return dry ? dry.transaction(work) : database.transaction(work);
+      return dry ? dry.transaction(work) : database.transaction(work, options);
     },
   });
 }

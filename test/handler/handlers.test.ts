@@ -154,6 +154,26 @@ describeWith("newest", "handlers", (database) => {
     expect(await app.effectsOf(sent.id)).toEqual([]);
   });
 
+  // Otherwise it is given up only when the rollback has had no answer for half a minute.
+  it(
+    "takes a connection away whose attempt's deadline passes in a statement",
+    { timeout: 20_000 },
+    async () => {
+      const app = await open(inline);
+      let statement: Promise<unknown> | undefined;
+      app.billing.on("invoice.paid", { deadline: 300 }, async ({ event: { id }, tx, signal }) => {
+        await effect(tx, id);
+        statement = tx.query("select pg_sleep(600)");
+        statement.catch(() => undefined);
+        if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      });
+      const sent = event("invoice.paid");
+      expect(await app.deliver(sent)).toMatchObject({ status: 500 });
+      await expect(statement).rejects.toThrow();
+      expect(await app.effectsOf(sent.id)).toEqual([]);
+    },
+  );
+
   it("undoes what a run wrote after another attempt took its task over", async () => {
     const app = await open(inline);
     app.billing.on("invoice.paid", async ({ event: { id }, tx }) => {
