@@ -81,6 +81,19 @@ create function onceward.complete(scope text, key text, attempt text, result tex
   language sql volatile
   as $fn$ select onceward.complete_many(array[scope], array[key], array[attempt], array[result]) -> 0 $fn$;
 
+-- must: the answer of a verb that is the last word of a transaction, sent along with its commit. Raises (OW001) where
+-- it is not the one that was wanted, so that the commit undoes all: "lost" must never be committed.
+create function onceward.must(answer jsonb, wanted text) returns jsonb
+  language plpgsql volatile
+  as $fn$
+begin
+  if answer #>> '{}' is distinct from wanted then
+    raise exception using errcode = 'OW001', message = 'onceward: ' || coalesce(answer #>> '{}', 'no answer');
+  end if;
+  return answer;
+end
+$fn$;
+
 -- fail: this attempt did not succeed. ["waiting" | "dead" | "unknown" | "lost", …]
 -- retries, one an item:
 --   null       again after a backoff: 2 s, doubled each try up to 4 h, of which up to a half is taken

@@ -13,6 +13,11 @@ export interface Queryable {
    * driver can send. `pg` takes Buffers as binary, which saves it from escaping each element.
    */
   encodeTextArray?(values: readonly (string | Uint8Array | null)[]): Param;
+  /**
+   * Of an open transaction, where its driver can: sends this statement along with the commit, which saves a round trip.
+   * It raises where nothing may be committed. One of them, after all others, and without parameters.
+   */
+  last?(statement: string): void;
 }
 
 /** What an adapter heeds where its library lets it: today that of `pg`. */

@@ -58,7 +58,12 @@ export class DryTransaction {
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(queryable: Queryable, shared: Shared, guarded: boolean) {
-    this.queryable = queryable;
+    // Without `last`: nothing is ever committed here.
+    const { encodeTextArray } = queryable;
+    this.queryable = {
+      query: (text, params) => queryable.query(text, params),
+      ...(encodeTextArray && { encodeTextArray }),
+    };
     this.#shared = shared;
     this.guarded = guarded;
   }

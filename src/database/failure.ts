@@ -79,7 +79,19 @@ function meaningOf(error: unknown, isAway: (code: string) => boolean): unknown {
         : `The database does not answer (${away ?? "cut off"}).`;
     return new OncewardError("database_unavailable", message, { cause: error });
   }
+  if (codes.includes(LOST)) return lost(error);
   return codes.includes("25P02") ? aborted(error) : error;
+}
+
+/** SQLSTATE of `onceward.must`: the claim is lost, and nothing was committed. */
+const LOST = "OW001";
+
+export function lost(cause?: unknown): OncewardError {
+  return new OncewardError(
+    "claim_lost",
+    "Another attempt has taken this task over; what this one wrote is undone.",
+    { cause },
+  );
 }
 
 /** The SQLSTATE of an error of any driver or ORM, where it has one. */

@@ -2,7 +2,7 @@
 import { OncewardError } from "../errors.ts";
 import { textArrayBinary } from "./array.ts";
 import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
-import type { Database } from "./database.ts";
+import type { Database, Queryable } from "./database.ts";
 import { loadPg } from "./driver.ts";
 import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
 import { keepAlive, pgListener } from "./pg-listener.ts";
@@ -93,12 +93,15 @@ export function pgDatabase(
   };
   if (own === undefined) survive(source as PgPool<PgClient>);
 
+  // A pool of ours has its own time limit. Another one may have none, and would let us wait for ever.
+  const connect = (from: PgPool<PgClient>): Promise<PooledClient> =>
+    own === undefined ? connectWithin(from, connectionTimeoutMs) : (from.connect() as Promise<PooledClient>);
   const begin = beginning(idleTransactionTimeoutMs);
   const suspicion = new Suspicion();
   const checkout = async (timeoutMs = answerTimeoutMs): Promise<PgSession<PooledClient>> => {
     try {
       for (;;) {
-        const client = await connectWithin(await pool(), connectionTimeoutMs);
+        const client = await connect(await pool());
         if (!suspicion.isSuspect(client)) return new PgSession(client, suspicion, timeoutMs);
         client.release(true);
       }
@@ -134,28 +137,38 @@ export function pgDatabase(
         signal?.throwIfAborted();
         signal?.addEventListener("abort", onAbort);
         const within = asQueryable(client);
-        const ledger = queryable(
-          (text, params) => session.answer(() => within.query(text, params)),
-          within.encodeTextArray !== undefined,
+        let ending = "commit";
+        const ledger: Queryable = Object.assign(
+          queryable(
+            (text, params) => session.answer(() => within.query(text, params)),
+            within.encodeTextArray !== undefined,
+          ),
+          { last: (statement: string) => void (ending = `${statement}; commit`) },
         );
-        await ledger.query(begin);
-        const result = await work(client, ledger).catch(async (error: unknown) => {
+        const rollBack = async (): Promise<void> => {
           broken = await session
             .answer(() => client.query("rollback"))
             .then(
               () => false,
               () => true,
             );
+        };
+        await ledger.query(begin);
+        const result = await work(client, ledger).catch(async (error: unknown) => {
+          await rollBack();
           if (sqlStateOf(error) === "25P02") throw aborted(error);
           // What the work threw is the caller's, unless it tells of the database, or the connection is gone too.
           throw broken ? asDatabaseError(error) : asDatabaseErrorOfWork(error);
         });
-        const { command } = await session
-          .answer(() => client.query("commit"))
-          .catch((error: unknown) => {
+        const answers = await session
+          .answer(() => client.query(ending))
+          .catch(async (error: unknown) => {
+            // The last statement may have been refused, and then its transaction is still open.
+            await rollBack();
             throw asDatabaseError(error);
           });
         broken = false;
+        const { command } = [answers].flat().at(-1) as { command: string };
         if (command !== "COMMIT") throw aborted();
         return result;
       } finally {
@@ -210,7 +223,6 @@ function survive(pool: Pick<Emitter, "on">): void {
 
 const surviving = new WeakSet<object>();
 
-/** A pool without a timeout of its own would let us wait for ever. */
 async function connectWithin(pool: PgPool<PgClient>, timeoutMs: number): Promise<PooledClient> {
   const connecting = pool.connect() as Promise<PooledClient>;
   let timer: NodeJS.Timeout | undefined;

@@ -192,13 +192,7 @@ export class EventRunner<Tx> {
   ): Promise<string | undefined> {
     run.throwIfAborted();
     const { scope, key, attempt } = task;
-    const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt, result }]);
-    if (state !== "done") {
-      throw new OncewardError(
-        "claim_lost",
-        "Another attempt has taken this task over; what this one wrote is undone.",
-      );
-    }
+    await run.ledger.within(queryable).completeLast({ scope, key, attempt, result });
     return result;
   }
 }

@@ -16,3 +16,8 @@ export function checkSchemaName(name: string): string {
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
+
+/** A text as it can stand in SQL, whatever `standard_conforming_strings` says. */
+export function textLiteral(text: string): string {
+  return `E'${text.replaceAll("\\", "\\\\").replaceAll("'", "''")}'`;
+}

@@ -1,5 +1,6 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
 import { textArrayLiteral } from "../database/array.ts";
+import { lost } from "../database/failure.ts";
 import type { Param, Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import {
@@ -31,7 +32,7 @@ import type { ListedTask, ListFilter } from "./listed.ts";
 import type { MachineState, Move, Moved } from "./move.ts";
 import type { Newer } from "./newer.ts";
 import type { PruneOptions } from "./prune.ts";
-import { quoteIdentifier } from "./schema.ts";
+import { quoteIdentifier, textLiteral } from "./schema.ts";
 import type { ToldSignal } from "./signal.ts";
 import {
   claimedTask,
@@ -134,6 +135,13 @@ export class Verbs {
     ]);
   }
 
+  /** The same as the last word of a transaction: rejects, now or at the commit, where the claim is lost. */
+  completeLast(claim: Claim & { result?: string | undefined }): Promise<void> {
+    checkClaim(claim);
+    const { scope, key, attempt, result } = claim;
+    return this.#last("complete", [scope, key, String(attempt), result], "done");
+  }
+
   async fail(
     claims: readonly (Claim & { reason: string; retry: Retry })[],
   ): Promise<Array<"waiting" | "dead" | "unknown" | "lost">> {
@@ -186,6 +194,12 @@ export class Verbs {
       steps.map((step) => step.state),
       steps.map((step) => step.value ?? null),
     ]);
+  }
+
+  saveStepLast(step: StepToSave): Promise<void> {
+    checkStep(step);
+    const { scope, key, attempt, name, state, value } = step;
+    return this.#last("step_save", [scope, key, String(attempt), name, state, value], "saved");
   }
 
   async resolveStep(
@@ -384,6 +398,21 @@ export class Verbs {
     const answer = rows[0]?.["answer"] as Answer;
     currentDryRun()?.hear({ verb, args, answer });
     return answer;
+  }
+
+  /** A verb after which a transaction is committed if it answers as wanted, and undone if not. */
+  async #last(verb: string, args: readonly (string | undefined)[], wanted: string): Promise<void> {
+    const { last } = this.#queryable;
+    if (!last) {
+      if ((await this.call(verb, args)) !== wanted) throw lost();
+      return;
+    }
+    const schema = quoteIdentifier(this.#schema);
+    const texts = args.map((arg) => {
+      checkStorable(`An argument of ${verb}`, arg);
+      return arg === undefined ? "null" : textLiteral(arg);
+    });
+    last(`select ${schema}.must(${schema}.${verb}(${texts.join(", ")}), '${wanted}')`);
   }
 
   /** `select` what, of a verb, with its arguments as parameters. */

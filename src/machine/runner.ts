@@ -89,12 +89,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     const answer = await this.#inOwnTransaction(toMove, async (queryable) => {
       run.throwIfAborted();
       const { scope, key, attempt } = task;
-      const [state] = await run.ledger.within(queryable).complete([{ scope, key, attempt }]);
-      if (state === "done") return;
-      throw new OncewardError(
-        "claim_lost",
-        "Another attempt has taken this timer over; what this one did is undone.",
-      );
+      await run.ledger.within(queryable).completeLast({ scope, key, attempt });
     });
     if (answer.outcome === "moved") return { finish: "committed" };
     if (answer.outcome === "early") return { finish: "defer", until: { delayMs: earlyPauseMs } };

@@ -70,15 +70,13 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
             const { scope, key, attempt: number } = task;
             // The last statement: it holds the claim against takers until the commit.
             const verbs = engine.ledger.within(ledger);
-            const [saved] = await verbs.saveSteps([
-              { scope, key, attempt: number, name, state: "done", value },
-            ]);
-            if (saved !== "saved") throw attempt.lost();
+            await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value });
             return value;
           },
           { signal: run.signal },
         );
       } catch (error) {
+        if (error instanceof OncewardError && error.code === "claim_lost") throw attempt.lost();
         throw await failed(attempt, name, policyOf({}), error);
       }
       attempt.saved(name, "done", text);

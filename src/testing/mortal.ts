@@ -1,5 +1,5 @@
 /** Lets the process die, as far as its database can tell: at the commit of one of its transactions. */
-import type { Database, Queryable } from "../database/database.ts";
+import type { Database, Queryable, TransactionOptions } from "../database/database.ts";
 
 /** What happens to one transaction of a trial. */
 export type Mishap =
@@ -48,7 +48,8 @@ export class Mortal<Tx> {
       this.#checkAlive();
       return query.call(database, text, params);
     };
-    database.transaction = (inside) => this.#transaction(transaction.bind(database), inside);
+    database.transaction = (inside, options) =>
+      this.#transaction(transaction.bind(database), inside, options);
     try {
       return await work();
     } finally {
@@ -60,6 +61,7 @@ export class Mortal<Tx> {
   async #transaction<T>(
     begin: Database<Tx>["transaction"],
     work: (tx: Tx, ledger: Queryable) => Promise<T>,
+    options?: TransactionOptions,
   ): Promise<T> {
     this.#checkAlive();
     const mishap = ++this.#transactions === this.#plan?.at ? this.#plan.mishap : undefined;
@@ -69,7 +71,7 @@ export class Mortal<Tx> {
       if (mishap === "dies before the commit") throw this.#die();
       if (mishap === "fails before the commit") throw new Mishappened("this attempt was made to fail");
       return done;
-    });
+    }, options);
     if (mishap === "dies after the commit") throw this.#die();
     return result;
   }

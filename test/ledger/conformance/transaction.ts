@@ -107,6 +107,28 @@ export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx
     expect(await count(table)).toBe(1);
   });
 
+  it("ends with a completion, which undoes all of it where the claim is lost", async () => {
+    const { ledger, verbs } = suite();
+    const table = await own();
+    // Where it travels with the commit it has no parameters: what SQL reads as its own must stay text.
+    const claim = { scope: table, key: String.raw`it's \'; drop table "${table}"; -- $1 é`, attempt: 1 };
+    await ledger.recordAndClaim(claim);
+    const end = (attempt: number, row: string, result?: string): Promise<void> =>
+      opened().database.transaction(async (tx, queryable) => {
+        await opened().run(tx, `insert into ${table} values ('${row}')`);
+        await ledger.within(queryable).completeLast({ ...claim, attempt, result });
+      });
+    await expect(end(2, "stale")).rejects.toMatchObject({ code: "claim_lost" });
+    expect(await count(table)).toBe(0);
+    expect(await verbs.look(claim)).toMatchObject({ state: "running" });
+    const result = JSON.stringify("it's \\ done");
+    await end(1, "good", result);
+    expect(await count(table)).toBe(1);
+    expect(await verbs.look(claim)).toMatchObject({ state: "done", result });
+    await expect(end(1, "late")).rejects.toMatchObject({ code: "claim_lost" });
+    expect(await count(table)).toBe(1);
+  });
+
   it("cannot lose a completion to a swallowed error: it rejects, and the task comes back", async () => {
     const { ledger, verbs, clock } = suite();
     const table = await own();
@@ -117,7 +139,7 @@ export function transactionSuite<Tx>(suite: () => Suite, opened: () => Opened<Tx
       await opened()
         .run(tx, `insert into ${table} values ('x')`)
         .then(undefined, () => "swallowed");
-      await ledger.within(queryable).complete([claim]);
+      await ledger.within(queryable).completeLast(claim);
     });
     await expect(handler).rejects.toMatchObject({ code: "transaction_aborted" });
     expect(await count(table)).toBe(0);
