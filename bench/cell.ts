@@ -11,6 +11,7 @@ import { variants, type VariantName } from "./variants/index.ts";
 import { drain, enqueueToDone, latency } from "./workloads/jobs.ts";
 import { handle, receive } from "./workloads/receive.ts";
 import { limit } from "./workloads/limits.ts";
+import { storm, type Storm } from "./workloads/storm.ts";
 import type { Variant } from "./variant.ts";
 
 export const workloads = {
@@ -21,6 +22,7 @@ export const workloads = {
   drain,
   latency,
   limit,
+  storm,
 };
 export type Workload = keyof typeof workloads;
 
@@ -36,6 +38,8 @@ export interface Cell {
   readonly connections?: number;
   /** Deliver known events again instead of new ones. */
   readonly duplicates?: boolean;
+  /** Storms: how long the handler of the one event takes, besides its row. */
+  readonly handlerMs?: number;
   /** A folder for the CPU profile of the cell. */
   readonly profile?: string;
   /** Only to prepare: what the ledger holds already. */
@@ -47,6 +51,8 @@ export interface Measured {
   readonly rate?: number;
   readonly p50Ms?: number;
   readonly p99Ms?: number;
+  /** The first storm of a new process, and a later one. */
+  readonly storms?: readonly [Storm, Storm];
   readonly costs?: Costs;
   /** CPU of the load generator, µs a request. */
   readonly loadCpuUs?: number;

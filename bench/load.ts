@@ -63,7 +63,8 @@ export async function prepareLoad(load: Load): Promise<Prepared> {
   }
 }
 
-function request(id: string, port: number): Buffer {
+/** A signed delivery, as it goes over the wire. */
+export function request(id: string, port: number): Buffer {
   const bytes = Buffer.from(body(id));
   const signed = signature(bytes, Math.floor(Date.now() / 1000));
   const head = `POST /stripe/webhook HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\ncontent-length: ${bytes.length}\r\nstripe-signature: ${signed}\r\n\r\n`;
@@ -174,7 +175,7 @@ function converse(
 }
 
 /** Whether this is a whole HTTP answer: its head, and as much body as the head says. */
-function whole(text: string): boolean {
+export function whole(text: string): boolean {
   const end = text.indexOf("\r\n\r\n");
   if (end === -1) return false;
   const length = /\r\ncontent-length: *(\d+)/i.exec(text);

@@ -143,8 +143,9 @@ async function cellOf(section: Section, name: VariantName, seconds: number): Pro
   };
 }
 
-function said(section: Section, { failure, rate, p50Ms }: Measured): string {
+function said(section: Section, { failure, rate, p50Ms, storms }: Measured): string {
   if (failure) return `- ${failure.split("\n", 1)[0]}`;
+  if (storms) return `p99 ${storms.map(({ p99Ms }) => `${Math.round(p99Ms)} ms`).join(", later ")}`;
   return section.unit === "ms" ? `${p50Ms?.toFixed(2)} ms` : `${Math.round(rate ?? 0)}/s`;
 }
 

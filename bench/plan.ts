@@ -11,7 +11,7 @@ export interface Section {
   /** Sections that are compared with each other take turns as their variants do. */
   readonly group: string;
   readonly workload: Workload;
-  readonly options: Pick<Cell, "connections" | "duplicates">;
+  readonly options: Pick<Cell, "connections" | "duplicates" | "handlerMs">;
   readonly seed?: { readonly finished: number; readonly waiting: number };
   readonly unit: "events/s" | "ms";
   /** What the others are divided by. */
@@ -88,6 +88,14 @@ export function makePlan(extent: Extent): Plan {
       ...section("steps", "(d) A workflow of three steps, 64 callers, from enqueue to done", able("steps")),
       reference: "dbos",
     },
+    storm(
+      "storm",
+      "(h) One event 1,000 times at once: what 100 unrelated events a second wait for their answers meanwhile",
+      {},
+    ),
+    storm("storm-slow", "(h) The same, and the handler of the one event takes a second", {
+      handlerMs: 1_000,
+    }),
     {
       ...section("limit", "What Postgres itself does with the payload", ["insert", "insertMany", "copy"]),
       reference: "insert",
@@ -142,6 +150,11 @@ function receive(
     options,
     reference: duplicates ? ours : "http",
   };
+}
+
+function storm(id: string, title: string, options: Section["options"]): Section {
+  const list: VariantName[] = [ours, "inline", "naiveTransaction"];
+  return { ...section("storm", title, list), id, options, unit: "ms" };
 }
 
 function seeded(seed: { finished: number; waiting: number }): Section[] {

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Costs } from "./costs.ts";
 import { checkGoals, type Goal } from "./goals.ts";
 import { count, makePlan, ours } from "./plan.ts";
-import { ratio, summarise, type Results, type SectionResult } from "./results.ts";
+import { ratio, summarise, summariseStorms, type Results, type SectionResult } from "./results.ts";
 import { median } from "./statistics.ts";
 import { variants, type VariantName } from "./variants/index.ts";
 
@@ -25,7 +25,10 @@ export function report(results: Results): string {
     goals(checkGoals(results)),
     readFileSync(new URL("missed.md", import.meta.url), "utf8").trim(),
     "## Results",
-    ...plain.flatMap((section) => [`### ${section.title}`, ratesOf(section)]),
+    ...plain.flatMap((section) => [
+      `### ${section.title}`,
+      section.workload === "storm" ? stormsOf(section) : ratesOf(section),
+    ]),
     held(results),
     "## What an event costs",
     "Statements as the driver sends them; commits, bytes without full-page images, and index writes as the write-ahead log " +
@@ -92,6 +95,33 @@ function ratesOf(section: SectionResult): string {
       ];
     }),
   );
+}
+
+/** The first storm of a new process, whose code was never run, beside a later one. */
+function stormsOf(section: SectionResult): string {
+  const columns = ["p50, ms", "p99, ms", "range of p99", "longest, ms"];
+  const head = ["first", "later"].flatMap((which) => columns.map((column) => `${which}: ${column}`));
+  const rows = section.variants.map((name) => {
+    const storms = summariseStorms(section, name);
+    if (!storms) return [title(name), reason(section, name)];
+    const figures = storms.flatMap(({ p50Ms, p99Ms, maxMs, range }) => [
+      whole(p50Ms),
+      whole(p99Ms),
+      range.map(whole).join(" – "),
+      whole(maxMs),
+    ]);
+    return [title(name), ...figures, answersOf(section, name)];
+  });
+  return table(["", ...head, "answers to the one event"], rows);
+}
+
+/** By status, of all rounds together. */
+function answersOf(section: SectionResult, name: VariantName): string {
+  const counts = new Map<string, number>();
+  for (const { statuses } of section.rounds[name]?.flatMap(({ storms }) => storms ?? []) ?? []) {
+    for (const [status, n] of Object.entries(statuses)) counts.set(status, (counts.get(status) ?? 0) + n);
+  }
+  return [...counts].map(([status, n]) => `${status}: ${whole(n)}`).join(", ");
 }
 
 function reason(section: SectionResult, name: VariantName): string {

@@ -4,6 +4,7 @@ import type { Costs } from "./costs.ts";
 import type { Plan, Section } from "./plan.ts";
 import { median } from "./statistics.ts";
 import type { VariantName } from "./variants/index.ts";
+import type { Storm } from "./workloads/storm.ts";
 
 export interface SectionResult extends Section {
   /** One figure a round; those that could not run say why. */
@@ -88,4 +89,29 @@ export function ratioAcross(
     return a !== undefined && b !== undefined ? [a / b] : [];
   });
   return rounds && rounds.length > 0 ? median(rounds) : undefined;
+}
+
+export interface StormSummary extends Pick<Storm, "p50Ms" | "p99Ms" | "maxMs"> {
+  /** Lowest and highest p99 of the rounds. */
+  readonly range: readonly [number, number];
+}
+
+/** Medians over the rounds: of the first storms of new processes, and of later ones. */
+export function summariseStorms(
+  section: SectionResult,
+  name: VariantName,
+): readonly [StormSummary, StormSummary] | undefined {
+  const rounds = section.rounds[name]?.flatMap(({ storms }) => (storms ? [storms] : [])) ?? [];
+  if (rounds.length === 0) return undefined;
+  const summary = (which: 0 | 1): StormSummary => {
+    const all = (key: "p50Ms" | "p99Ms" | "maxMs") => rounds.map((storms) => storms[which][key]);
+    const p99 = all("p99Ms");
+    return {
+      p50Ms: median(all("p50Ms")),
+      p99Ms: median(p99),
+      maxMs: median(all("maxMs")),
+      range: [Math.min(...p99), Math.max(...p99)],
+    };
+  };
+  return [summary(0), summary(1)];
 }

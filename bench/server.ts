@@ -11,6 +11,12 @@ import type { AddressInfo } from "node:net";
 import { once } from "node:events";
 import { digest, type StripeEvent } from "./event.ts";
 
+/**
+ * Connections that may wait to be accepted. Node asks for 511; of a thousand at once the system then drops half, and
+ * they come again a second later: a figure about TCP, not about whoever is measured.
+ */
+const BACKLOG = 4096;
+
 export type Receive = (event: StripeEvent, bytes: Buffer) => Promise<unknown> | undefined;
 
 /** Reads, checks the HMAC, parses, and answers 200 once `receive` is done. */
@@ -33,7 +39,7 @@ export function plainListener(receive: Receive): RequestListener {
 
 export async function listen(listener: RequestListener): Promise<{ server: Server; port: number }> {
   const server = createServer(listener);
-  server.listen(0, "127.0.0.1");
+  server.listen(0, "127.0.0.1", BACKLOG);
   await once(server, "listening");
   return { server, port: (server.address() as AddressInfo).port };
 }

@@ -19,6 +19,8 @@ export interface Setup {
   /** To be called by the variant when it starts a handler, and when the handler has returned. */
   started(id: string): void;
   finished(id: string): void;
+  /** What a handler waits for, besides its row: work that takes its time. Left out: nothing. */
+  work?(id: string): Promise<unknown> | undefined;
 }
 
 export interface Running {

@@ -33,6 +33,7 @@ type Pattern = (pool: pg.Pool, setup: Setup, event: StripeEvent, body: string) =
 
 async function handle(client: pg.Pool | pg.PoolClient, setup: Setup, event: StripeEvent): Promise<void> {
   setup.started(event.id);
+  await setup.work?.(event.id);
   if (setup.mode === "handle") await run(client, "order", event.id, event.type);
 }
 

@@ -1,6 +1,7 @@
 /** The library as its users have it: a source, a job, a worker in the same process. */
 import type { Database } from "../../src/database/database.ts";
 import type { PgClient } from "../../src/database/pg.ts";
+import type { AnswerMode } from "../../src/handler/handler.ts";
 import { insertOrder, orderTable, withClient } from "../database.ts";
 import { secret, type StripeEvent } from "../event.ts";
 import type { Running, Setup, Variant } from "../variant.ts";
@@ -27,6 +28,16 @@ export const onceward: Variant = {
     await seedLedger(database, rows);
   },
   open: (setup) => library(setup, setup.database),
+};
+
+/** Only where it is compared with the default: its senders wait, and the others' do not. */
+export const inline: Variant = {
+  ...onceward,
+  title: "Onceward, answering inline",
+  modes: [],
+  notes:
+    "As Onceward, but the sender waits for its handler; a duplicate waits for it too, without a connection.",
+  open: (setup) => library(setup, setup.database, "inline"),
 };
 
 export const embedded: Variant = {
@@ -67,10 +78,14 @@ async function migrated(database: string | Database<PgClient>): Promise<void> {
   await once.stop();
 }
 
-async function library(setup: Setup, database: string | Database<PgClient>): Promise<Running> {
+async function library(
+  setup: Setup,
+  database: string | Database<PgClient>,
+  answer?: AnswerMode,
+): Promise<Running> {
   const { createOnce, nodeHandler, stripe } = await load();
   const once = createOnce({ database, concurrency: CONCURRENCY });
-  const { mode, started, finished } = setup;
+  const { mode, started, finished, work } = setup;
   const job = once.job("bench", async ({ input, step }: { input: StripeEvent; step: Steps }) => {
     started(input.id);
     if (mode === "steps") for (const name of ["one", "two", "three"]) await step(name, () => 1);
@@ -78,10 +93,11 @@ async function library(setup: Setup, database: string | Database<PgClient>): Pro
   });
   const billing = once.source(
     stripe({ secrets: [secret] }),
-    mode === "receive" ? { worker: "elsewhere" } : {},
+    mode === "receive" ? { worker: "elsewhere" } : { answer },
   );
   billing.on("charge.succeeded", async ({ event, tx }) => {
     started(event.id);
+    await work?.(event.id);
     await tx.query(insertOrder, [event.id, event.type]);
     finished(event.id);
   });
