@@ -82,13 +82,16 @@ export class Inline {
   ): Promise<Settled> {
     const { ledger } = this.#engine;
     const end = performance.now() + this.#waitMs;
-    const here = this.#running.get(nameOf({ scope, key }));
-    if (here) return within(here, this.#waitMs);
+    const name = nameOf({ scope, key });
     let early = true;
     for (let pause = firstPauseMs; ; pause = Math.min(pause * 2, longestPauseMs)) {
+      const here = this.#running.get(name);
+      if (here) return within(here, end - performance.now());
       if (!(await this.#room.enterWithin(end - performance.now()))) return { outcome: "busy" };
       let left = false;
       try {
+        // Somebody before us in the line may have begun it; then a claim would only keep the others waiting.
+        if (this.#running.has(name)) continue;
         const { leaseMs, worker } = ledger;
         const claimed = await ledger.verbs.claim({ scope, key }, { leaseMs, worker, early });
         if ("task" in claimed) {

@@ -1,0 +1,57 @@
+import { expect, it } from "vitest";
+import { pgDatabase } from "../../src/database/pg.ts";
+import { connectSource } from "../../src/handler/source.ts";
+import { stripe } from "../../src/source/stripe.ts";
+import { Engine } from "../../src/worker/engine.ts";
+import { describeWith } from "../support/postgres.ts";
+import { event, SECRET } from "./support.ts";
+
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open: () => open() };
+}
+
+describeWith("newest", "events that are handled while their senders wait", (fresh) => {
+  it("are claimed once, however many of their deliveries wait for a place", async () => {
+    const database = pgDatabase(fresh().url);
+    let claims = 0;
+    const counted: typeof database = {
+      ...database,
+      query(text, params) {
+        if (text.includes(".claim(")) claims++;
+        return database.query(text, params);
+      },
+    };
+    const engine = new Engine(counted);
+    const source = { answer: "inline", concurrency: 2, waitMs: 60_000 } as const;
+    const billing = connectSource(engine, stripe({ secrets: SECRET }), source);
+    const [a, b, duplicated] = [event("invoice.paid"), event("invoice.paid"), event("invoice.paid")];
+    // A handler says that it runs, and ends when the test says so.
+    const gates = new Map([a, b, duplicated].map(({ id }) => [id, { runs: gate(), may: gate() }]));
+    billing.on("invoice.paid", ({ event: { id } }) => {
+      gates.get(id)?.runs.open();
+      return gates.get(id)?.may.opened;
+    });
+    const started = (one: typeof a) => gates.get(one.id)?.runs.opened;
+    const end = (one: typeof a) => gates.get(one.id)?.may.open();
+    const take = (one: typeof a) => billing.take(Buffer.from(JSON.stringify(one)));
+
+    const others = [take(a), take(b)];
+    await Promise.all([started(a), started(b)]);
+    const deliveries = Array.from({ length: 50 }, () => take(duplicated));
+    while ((await engine.ledger.verbs.look({ scope: "stripe", key: duplicated.id })) === null);
+    end(a);
+    await started(duplicated);
+    // Now a place is free for those in the line, and what they wait for runs.
+    end(b);
+    await Promise.all(others);
+    end(duplicated);
+
+    const outcomes = (await Promise.all(deliveries)).map(({ outcome }) => outcome);
+    expect(outcomes.toSorted()).toEqual(["done", ...Array.from({ length: 49 }, () => "duplicate")]);
+    expect(claims).toBe(1);
+    await engine.stop();
+    await database.close();
+  });
+});
