@@ -10,6 +10,12 @@ import type { ServeSettings } from "./settings.ts";
 
 type Handle = (req: IncomingMessage, res: ServerResponse) => unknown;
 
+/**
+ * Connections that may wait to be accepted; the system may allow fewer. Node asks for 511: of a thousand at once half
+ * are dropped then, whosever they are, and come again a second later at the earliest.
+ */
+const backlog = 4096;
+
 /** Scrapes and probes come from several places at once; the ledger is asked once for all of them. */
 const freshForMs = 1_000;
 
@@ -79,7 +85,7 @@ export function createWebServer(
 export async function listen(server: Server, { port, host }: ServeSettings): Promise<number> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(unusable(error, port, host)));
-    server.listen(port, host, resolve);
+    server.listen({ port, host, backlog }, resolve);
   });
   const address = server.address();
   return typeof address === "object" && address ? address.port : port;
