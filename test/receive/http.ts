@@ -13,7 +13,9 @@ export interface Sent {
 
 export async function listen(receiver: Receiver): Promise<{ server: Server; port: number }> {
   const server = createServer(nodeHandler(receiver));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  // As many as a storm opens at once: what Node's own 511 cannot hold would come again a second later.
+  const where = { port: 0, host: "127.0.0.1", backlog: 4096 };
+  await new Promise<void>((resolve) => server.listen(where, resolve));
   return { server, port: (server.address() as AddressInfo).port };
 }
 
