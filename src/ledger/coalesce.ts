@@ -5,6 +5,8 @@ export interface CoalesceOptions {
   readonly max?: number | undefined;
   /** At most so many flushes at once; one where a single session serves everybody. */
   readonly flushes?: number | undefined;
+  /** Somebody goes on as soon as a call is answered; left out where answers only end what is done. */
+  readonly awaited?: boolean | undefined;
 }
 
 /**
@@ -38,7 +40,7 @@ export function coalesce<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   options: CoalesceOptions = {},
 ): (item: Item) => Promise<Answer> {
-  const { max = 100, flushes = 1 } = options;
+  const { max = 100, flushes = 1, awaited = false } = options;
   const waiting: Call<Item, Answer>[] = [];
   let underWay = 0;
   let planned = false;
@@ -48,7 +50,7 @@ export function coalesce<Item, Answer>(
 
   function send(): void {
     while (isTime()) {
-      const half = flushes > 1 ? Math.max(worthHalving, Math.ceil(waiting.length / 2)) : max;
+      const half = awaited && flushes > 1 ? Math.max(worthHalving, Math.ceil(waiting.length / 2)) : max;
       const batch = waiting.splice(0, Math.min(half, max));
       underWay++;
       void settle(flush, batch).then(() => {

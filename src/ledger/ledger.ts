@@ -50,14 +50,16 @@ export class Ledger {
     const verbs = new Verbs(database, this.schema);
     this.verbs = verbs;
     const claim = { leaseMs: this.leaseMs, worker: this.worker };
-    const coalescing = { flushes: database.single ? 1 : flushesAtOnce };
+    const flushes = database.single ? 1 : flushesAtOnce;
     const shared = <Item, Answer>(
       check: (item: Item) => void,
       flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
-    ): ((item: Item) => Promise<Answer>) => checked(check, apart(flush, coalesce(flush, coalescing)));
+      awaited = true,
+    ): ((item: Item) => Promise<Answer>) =>
+      checked(check, apart(flush, coalesce(flush, { flushes, awaited })));
     this.record = shared(checkTask, (tasks) => verbs.record(tasks));
     this.recordAndClaim = shared(checkTask, (tasks) => verbs.record(tasks, claim));
-    this.complete = shared(checkClaim, (claims) => verbs.complete(claims));
+    this.complete = shared(checkClaim, (claims) => verbs.complete(claims), false);
     this.fail = shared(checkFailure, (claims) => verbs.fail(claims));
     this.renew = shared(checkClaim, (claims) => verbs.renew(claims, this.leaseMs));
     this.saveStep = shared(checkStep, (steps) => verbs.saveSteps(steps));

@@ -91,17 +91,18 @@ describe("concurrent calls", () => {
   });
 
   it("go out in halves where they are many, so that one is under way while the other is run", async () => {
-    const sizesOf = async (flushes: number, count: number): Promise<number[]> => {
+    const sizesOf = async (flushes: number, count: number, awaited = true): Promise<number[]> => {
       const { flush, batches, end, begun } = manual();
-      const call = coalesce(flush, { flushes });
+      const call = coalesce(flush, { flushes, awaited });
       const calls = Array.from({ length: count }, () => call("a"));
-      await begun(Math.min(flushes, count > 32 ? 2 : 1));
+      await begun(Math.min(flushes, awaited && count > 32 ? 2 : 1));
       for (const _ of batches) end();
       await Promise.all(calls);
       return batches.map((batch) => batch.length);
     };
     expect(await sizesOf(2, 64)).toEqual([32, 32]);
     expect(await sizesOf(2, 32)).toEqual([32]);
+    expect(await sizesOf(2, 64, false)).toEqual([64]); // Nobody goes on with the answers.
     expect(await sizesOf(1, 64)).toEqual([64]); // One session for everybody: nothing would be under way meanwhile.
   });
 

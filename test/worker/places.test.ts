@@ -139,8 +139,8 @@ describe("places", () => {
     while (places.room(one) > 1) places.expect(one);
     expect(places.ask()).toBeUndefined();
     expect(places.hasRoomForMore).toBe(false);
-    for (let i = 0; i < 60; i++) places.dismiss(one);
+    for (let i = 0; i < 80; i++) places.dismiss(one);
     expect(places.hasRoomForMore).toBe(true);
-    expect(places.ask()?.max).toBeGreaterThan(60);
+    expect(places.ask()?.max).toBeGreaterThan(80);
   });
 });
