@@ -26,7 +26,7 @@ export interface Outcome {
 export interface Edge extends Outcome {
   readonly to: Place;
   /** What is wrong with this step, whenever it is taken. */
-  readonly wrong?: readonly Violation[];
+  readonly wrong?: readonly Violation[] | undefined;
   /** Where an answer names a time, that answer by clocks that differ by so many milliseconds. */
   readonly byClock: Map<number, Outcome> | undefined;
 }

@@ -25,7 +25,7 @@ const sessions = Array.from({ length: 16 }, (_, i) => `session ${i}`);
 export interface ReplicaOptions {
   /** False: every statement of every schedule is run for real. */
   readonly remember?: boolean;
-  /** Says what is wrong with a step from one state without open transactions to the next. */
+  /** Says what is wrong with a step from what everybody saw before it to what everybody sees then. */
   readonly check?: (
     before: Rows,
     after: Rows,
@@ -240,7 +240,7 @@ export class Replica {
     // Where that is known, its rows and its clock are others.
     if (to === reached) this.#route.stand(to);
     else this.#route.leave();
-    return edgeTo(to, outcome);
+    return { ...edgeTo(to, outcome), wrong: this.#wrong(from, action, committed, from.clockMs) };
   }
 
   /** Where one is with transactions open. */
@@ -297,12 +297,15 @@ export class Replica {
   ): Edge {
     const to = this.#settled(state, clockMs);
     this.#standing = { place: to, state, clockMs };
+    return { ...edgeTo(to, outcome), wrong: this.#wrong(from, action, state, clockMs, before) };
+  }
+
+  /** Of what everybody sees, whether others have transactions open or not. */
+  #wrong(from: Place, action: Action, after: State, clockMs: number, before = from.committed): Edge["wrong"] {
+    if (before === after) return undefined;
     const actions = [action];
-    let base = from;
-    for (; base.before; base = base.before.place) actions.unshift(base.before.action);
-    const was = before ?? base.state!;
-    const wrong = was === state ? [] : (this.#options.check?.(was, state, clockMs, actions) ?? []);
-    return { ...edgeTo(to, outcome), wrong };
+    for (let base = from; base.before; base = base.before.place) actions.unshift(base.before.action);
+    return this.#options.check?.(before, after, clockMs, actions);
   }
 
   /** The rows and the clock to start from, and what has to be written for that. */
