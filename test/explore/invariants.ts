@@ -3,6 +3,7 @@
  * I1 and I6 at every step from one state of the database to the next.
  */
 import type { Statement } from "./live.ts";
+import { machineViolations } from "./machines.ts";
 import { verbOf, type Write, writesOf } from "./params.ts";
 import type { Action } from "./place.ts";
 import type { Row, Rows } from "./rows.ts";
@@ -130,6 +131,7 @@ export function changeViolations(
   return [
     ...rowChanges(before, after, clockMs, verbs),
     ...staleWrites(before, after, statements),
+    ...machineViolations(before, after),
     ...(verbs.has("replay_many") || verbs.has("cancel") ? [] : effectsOfOthers(before, after)),
   ];
 }
@@ -150,7 +152,11 @@ function rowChanges(
       continue;
     }
     const attempts = Number(is["attempt"]) - Number(was["attempt"]);
-    const onPurpose = verbs.has("replay_many") || verbs.has("cancel");
+    // A move cancels the timers of the state that it leaves, also one that runs just then.
+    const onPurpose =
+      verbs.has("replay_many") ||
+      verbs.has("cancel") ||
+      (verbs.has("move") && is["state"] === "cancelled" && is["scope"]!.startsWith("machine/"));
     if (attempts < 0) violations.push({ invariant: "I4", what: `${name}: its attempt went back` });
     if (was["state"] === "done" && is["state"] !== "done" && !verbs.has("replay_many")) {
       violations.push({ invariant: "I4", what: `${name} was done, and is ${is["state"]} again` });

@@ -1,16 +1,19 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { urlOf } from "../ledger/support.ts";
 import { describeWith } from "../support/postgres.ts";
-import { explore } from "./explore.ts";
+import { explore, type ExploreOptions } from "./explore.ts";
 import { LiveDatabase } from "./live.ts";
 import { answerWhileRunning } from "./naive/answer-while-running.ts";
 import { claimThenSend } from "./naive/claim-then-send.ts";
 import { insertAndCatch } from "./naive/insert-and-catch.ts";
 import { selectThenInsert } from "./naive/select-then-insert.ts";
+import { lookThenMove, moveByStateAlone } from "./naive/machine.ts";
 import { takeoverByAge } from "./naive/takeover-by-age.ts";
 import { type NaiveWay, naively } from "./naive/way.ts";
+import type { Workload } from "./scene.ts";
 import { appSchema } from "./schema.ts";
 import { explain } from "./suite.ts";
+import { moves } from "./workloads/moves.ts";
 
 describeWith("newest", "the explorer finds the holes of the naive ways", (database) => {
   let live: LiveDatabase | undefined;
@@ -22,9 +25,12 @@ describeWith("newest", "the explorer finds the holes of the naive ways", (databa
 
   /** The smallest failing schedule, line by line, without step numbers and times. */
   async function hole(way: NaiveWay): Promise<string[]> {
-    const workload = naively(way);
-    const { failure } = await explore(workload, { live: live!, depth: 3 });
-    if (!failure) throw new Error(`no hole found in: ${way.name}`);
+    return holeIn(naively(way));
+  }
+
+  async function holeIn(workload: Workload, options: Partial<ExploreOptions> = {}): Promise<string[]> {
+    const { failure } = await explore(workload, { live: live!, depth: 3, ...options });
+    if (!failure) throw new Error(`no hole found in: ${workload.name}`);
     const text = await explain(workload, live!, failure);
     return text.split("\n").map((line) => line.replace(/^ *\d+ +\d+ s +/, "").replace(/ +/g, " "));
   }
@@ -76,5 +82,20 @@ describeWith("newest", "the explorer finds the holes of the naive ways", (databa
     );
     expect(lines).toContain('B mailer: mail for evt_1 → "receipt of mail for evt_1"');
     expect(lines.length).toBeLessThanOrEqual(17);
+  });
+
+  it("look at the state, then move: a payment brings back what was canceled meanwhile", async () => {
+    const lines = await holeIn(moves({ by: "events", within: lookThenMove, faults: [] }) as Workload);
+    expect(lines).toContain("I2: pay moved sub_1 from canceled to active");
+    expect(lines.filter((line) => line.includes("⇄"))).toHaveLength(1);
+  });
+
+  it("let a timer look at the state alone: one that was cancelled moves what has come back to it", async () => {
+    const workload = moves({ by: "events", within: moveByStateAlone, faults: [] }) as Workload;
+    const lines = await holeIn(workload, { budget: 500 });
+    expect(lines).toContainEqual(
+      expect.stringMatching(/^I4: the timer .* sub_1 v1 cancel .* moved its subject; it was cancelled/),
+    );
+    expect(lines.filter((line) => line.includes("⇄"))).toHaveLength(2);
   });
 });

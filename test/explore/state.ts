@@ -54,6 +54,8 @@ const meanings: Readonly<Record<string, Meaning | undefined>> = {
   "onceward.effect.taken_at": "nothing",
   "onceward.delivery.last_at": "nothing",
   "onceward.log.logged_at": "nothing",
+  "onceward.machine.since": "nothing",
+  "onceward.move.moved_at": "nothing",
 };
 
 /** The verbs for which that is so: none of them asks how long ago something was. Others cannot be explored like this. */
@@ -73,6 +75,10 @@ export const ageless: ReadonlySet<string> = new Set([
   "replay_many",
   "cancel",
   "delivered_again",
+  // Whether an earlier timer is due in two seconds; and of a time that has passed, that it has.
+  "move",
+  "machine_state",
+  "abort",
   // With olderThanMs: 0, which asks whether something has ended before now.
   "prune",
   "look",

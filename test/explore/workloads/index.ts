@@ -4,6 +4,7 @@ import { actions } from "./actions.ts";
 import { conflict } from "./conflict.ts";
 import { events } from "./events.ts";
 import { failing } from "./failing.ts";
+import { moves } from "./moves.ts";
 import { replays } from "./replays.ts";
 import { serial } from "./serial.ts";
 import { steps } from "./steps.ts";
@@ -37,10 +38,13 @@ export const replayWorkloads: readonly Workload[] = [
   replays({ again: true, prune: true }),
 ];
 
+export const moveWorkloads: readonly Workload[] = [moves({ by: "events" }), moves({ by: "jobs" })];
+
 export const workloads = [
   ...eventWorkloads,
   ...jobWorkloads,
   ...keyWorkloads,
   ...actionWorkloads,
   ...replayWorkloads,
+  ...moveWorkloads,
 ];
