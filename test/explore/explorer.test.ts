@@ -6,6 +6,7 @@ import { LiveDatabase } from "./live.ts";
 import { insertAndCatch } from "./naive/insert-and-catch.ts";
 import { naively } from "./naive/way.ts";
 import { printFailure } from "./print.ts";
+import type { Row } from "./rows.ts";
 import type { Played } from "./schedule.ts";
 import { appSchema } from "./schema.ts";
 import { shrink } from "./shrink.ts";
@@ -96,8 +97,18 @@ describeWith("newest", "the explorer itself", (database) => {
 
 /** Everything that a schedule did, in the end and on the way; without times, by which states that count as one differ. */
 function textOf(played: Played): string {
-  const tasks = played.end.rows
-    .of("onceward.task")
-    .map((task) => Object.entries(task).filter(([column]) => !column.endsWith("_at")));
-  return `${printFailure({ deviations: [], violations: played.violations, played })}\n${JSON.stringify(tasks)}`;
+  const rows = ["onceward.task", "onceward.step", "onceward.machine", "onceward.move", "app.effect"].flatMap(
+    (table) =>
+      played.end.rows
+        .of(table)
+        .map((row) => `${table} ${JSON.stringify(timeless(row))}`)
+        .toSorted(),
+  );
+  return [printFailure({ deviations: [], violations: played.violations, played }), ...rows].join("\n");
+}
+
+function timeless(row: Row): Row {
+  return Object.fromEntries(
+    Object.entries(row).filter(([column]) => !column.endsWith("_at") && column !== "since"),
+  );
 }

@@ -7,12 +7,10 @@ import { machineViolations } from "./machines.ts";
 import { verbOf, type Write, writesOf } from "./params.ts";
 import type { Action } from "./place.ts";
 import type { Row, Rows } from "./rows.ts";
+import { leaseMs, longestRecoveryMs } from "./schedule.ts";
 import { type End, personal, type Violation, type Workload } from "./scene.ts";
 
 type Check = (end: End, workload: Workload) => readonly string[];
-
-/** Lease, poll, the longest pause or answer, and backoffs, with room to spare. */
-const longestRecoveryMs = 6 * 60_000;
 
 const parked = new Set(["dead", "unknown", "cancelled", "ignored"]);
 
@@ -57,8 +55,8 @@ export const invariants: Readonly<Record<string, Check>> = {
   },
 
   /** Bounded recovery: after the last fault all comes to rest within lease, poll and backoff. */
-  I5({ recoveryMs }, { longestMs = longestRecoveryMs }) {
-    return recoveryMs > longestMs ? [`it took ${recoveryMs / 1000} s to come to rest`] : [];
+  I5({ recoveryMs }) {
+    return recoveryMs > longestRecoveryMs ? [`it took ${recoveryMs / 1000} s to come to rest`] : [];
   },
 
   /** Attempts are counted before they start, each once, and bounded. */
@@ -110,6 +108,18 @@ export const invariants: Readonly<Record<string, Check>> = {
     return shown
       .filter((text) => text.includes(personal))
       .map((text) => `personal data in "${text.slice(0, 80)}"`);
+  },
+
+  /** A hot key never starves the others: they are done while it is still in the way, and nobody waited for its lease. */
+  I10({ rows, faults, recoveryMs }, { hot }) {
+    if (!hot) return [];
+    const tasks = rows.of("onceward.task");
+    const left = tasks
+      .filter((task) => !hot(task) && task["state"] !== "done")
+      .map((task) => `${nameOf(task)} is ${task["state"]}, left behind a hot key`);
+    const late = faults.length === 0 && recoveryMs >= leaseMs ? [`others waited ${recoveryMs / 1000} s`] : [];
+    const isHot = tasks.some((task) => hot(task) && task["due_at"] !== null);
+    return [...left, ...late, ...(isHot ? [] : ["no key was hot in the end, so that nothing was shown"])];
   },
 };
 

@@ -13,6 +13,7 @@ import { type NaiveWay, naively } from "./naive/way.ts";
 import type { Workload } from "./scene.ts";
 import { appSchema } from "./schema.ts";
 import { explain } from "./suite.ts";
+import { heats, hot } from "./workloads/hot.ts";
 import { moves } from "./workloads/moves.ts";
 
 describeWith("newest", "the explorer finds the holes of the naive ways", (database) => {
@@ -97,5 +98,11 @@ describeWith("newest", "the explorer finds the holes of the naive ways", (databa
       expect.stringMatching(/^I4: the timer .* sub_1 v1 cancel .* moved its subject; it was cancelled/),
     );
     expect(lines.filter((line) => line.includes("⇄"))).toHaveLength(2);
+  });
+
+  it("put all into one serial group: whoever comes behind a stuck one waits for ever", async () => {
+    const heat = { ...heats[0]!, options: { serial: () => "group" }, tasks: 1 };
+    const lines = await holeIn({ ...hot(heat), faults: [] } as Workload, { depth: 0 });
+    expect(lines).toContain("I10: job/hot beside is waiting, left behind a hot key");
   });
 });

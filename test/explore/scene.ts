@@ -23,9 +23,9 @@ export interface Workload<App = unknown> {
   repeats?(rows: Rows, name: string): number;
   /** What was acknowledged may be gone from the ledger, since somebody prunes it. */
   readonly forgets?: boolean;
-  /** How long it may take to come to rest, where that is longer than usual. */
-  readonly longestMs?: number;
-  /** True when nothing is left to be done. Left out: every task has ended. */
+  /** A task that never ends, or that waits for such a one. All others must end all the same, and soon. */
+  hot?(task: Row): boolean;
+  /** True when nothing is left to be done. Left out: every task has ended that is not hot. */
   settled?(rows: Rows): boolean;
   /** How many schedules of it are played, compared with others. Left out: 1; more where more of them have two deviations, less where each takes long. */
   readonly share?: number;

@@ -1,6 +1,6 @@
 /** The parts of an explored process: the real engine over the process's own connections. */
 import { pgDatabase } from "../../../src/database/pg.ts";
-import { Engine } from "../../../src/worker/engine.ts";
+import { Engine, type EngineOptions } from "../../../src/worker/engine.ts";
 import type { Process, Session } from "../process.ts";
 import type { Scene } from "../scene.ts";
 import { leaseMs } from "../schedule.ts";
@@ -19,8 +19,13 @@ class ReadyEngine extends Engine<Session> {
   override async ready(): Promise<void> {}
 }
 
-export function startEngine(process: Process, scene: Scene<unknown>): Engine<Session> {
+export function startEngine(
+  process: Process,
+  scene: Scene<unknown>,
+  options: Pick<EngineOptions, "concurrency"> = {},
+): Engine<Session> {
   return new ReadyEngine(pgDatabase(process.pool()), {
+    ...options,
     leaseMs,
     pollMs,
     onError: (error) => scene.said.push(String(error)),
@@ -41,4 +46,16 @@ export async function writeEffect(tx: Session, name: string, { scope, key, attem
     key,
     String(attempt),
   ]);
+}
+
+/** Again after an error: the database was away. */
+export async function untilDone(act: () => Promise<unknown>): Promise<void> {
+  for (let tries = 0; tries < 5; tries++) {
+    try {
+      await act();
+      return;
+    } catch {
+      // Tried again.
+    }
+  }
 }

@@ -4,6 +4,7 @@ import { actions } from "./actions.ts";
 import { conflict } from "./conflict.ts";
 import { events } from "./events.ts";
 import { failing } from "./failing.ts";
+import { heats, hot } from "./hot.ts";
 import { moves } from "./moves.ts";
 import { replays } from "./replays.ts";
 import { serial } from "./serial.ts";
@@ -40,6 +41,8 @@ export const replayWorkloads: readonly Workload[] = [
 
 export const moveWorkloads: readonly Workload[] = [moves({ by: "events" }), moves({ by: "jobs" })];
 
+export const hotWorkloads: readonly Workload[] = heats.map(hot);
+
 export const workloads = [
   ...eventWorkloads,
   ...jobWorkloads,
@@ -47,4 +50,5 @@ export const workloads = [
   ...actionWorkloads,
   ...replayWorkloads,
   ...moveWorkloads,
+  ...hotWorkloads,
 ];

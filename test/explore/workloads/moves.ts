@@ -9,7 +9,7 @@ import type { JobTools } from "../../../src/job/job.ts";
 import type { Verbs } from "../../../src/ledger/verbs.ts";
 import type { Session } from "../process.ts";
 import type { Fault, Scene, Workload } from "../scene.ts";
-import { backoff, startEngine } from "./engine.ts";
+import { backoff, startEngine, untilDone } from "./engine.ts";
 import { deliver, type Receiving, shop, shopEvent } from "./source.ts";
 import { defineSubscription, moveBy, movesAreSound, unpaidMs } from "./subscription.ts";
 
@@ -85,12 +85,5 @@ interface Fact {
 async function tell(scene: Scene<App>, by: MovesOptions["by"], { who, fact, move }: Fact): Promise<void> {
   const to = ["A", "B"];
   if (by === "events") return deliver(scene, { who, body: shopEvent(fact, "ord_1", move), to });
-  for (let tries = 0; tries < 5; tries++) {
-    try {
-      await scene.callAny(who, `enqueues ${fact}`, to, (app) => app.enqueue(fact, move));
-      return;
-    } catch {
-      // The database was away: again.
-    }
-  }
+  return untilDone(() => scene.callAny(who, `enqueues ${fact}`, to, (app) => app.enqueue(fact, move)));
 }

@@ -5,7 +5,7 @@ import type { JobTools } from "../../../src/job/job.ts";
 import type { StepOptions } from "../../../src/step/step.ts";
 import type { Session } from "../process.ts";
 import type { Workload } from "../scene.ts";
-import { backoff, startEngine, writeEffect } from "./engine.ts";
+import { backoff, startEngine, untilDone, writeEffect } from "./engine.ts";
 
 export interface StepsOptions {
   /** What the step that charges does when nobody knows whether it took effect. */
@@ -54,16 +54,4 @@ export function steps({ unknown, honoursKeys }: StepsOptions): Workload<App> {
 
 async function verdict(done: Promise<boolean>): Promise<{ done: true; value: string } | { done: false }> {
   return (await done) ? { done: true, value: "receipt of charge 100" } : { done: false };
-}
-
-/** Again after an error: the database was away. */
-async function untilDone(act: () => Promise<unknown>): Promise<void> {
-  for (let tries = 0; tries < 5; tries++) {
-    try {
-      await act();
-      return;
-    } catch {
-      // Tried again.
-    }
-  }
 }
