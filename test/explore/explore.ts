@@ -6,10 +6,12 @@
 import { replaceGlobals } from "./globals.ts";
 import { changeViolations, endViolations } from "./invariants.ts";
 import type { LiveDatabase } from "./live.ts";
+import type { Choose } from "./option.ts";
+import type { Played } from "./played.ts";
 import { Replica } from "./replica.ts";
 import { Unreachable } from "./route.ts";
 import type { Violation, Workload } from "./scene.ts";
-import { type Choose, type Played, Schedule } from "./schedule.ts";
+import { Schedule } from "./schedule.ts";
 import { VirtualTime } from "./virtual-time.ts";
 
 /** Which option is taken at which point, where it is not the first. */

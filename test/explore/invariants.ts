@@ -2,12 +2,12 @@
  * What must hold whatever happens: I1 to I10. Most is checked when a schedule has come to rest; I4 and parts of
  * I1 and I6 at every step from one state of the database to the next.
  */
+import { leaseMs, longestRecoveryMs } from "./durations.ts";
 import type { Statement } from "./live.ts";
 import { machineViolations } from "./machines.ts";
 import { verbOf, type Write, writesOf } from "./params.ts";
 import type { Action } from "./place.ts";
 import type { Row, Rows } from "./rows.ts";
-import { leaseMs, longestRecoveryMs } from "./schedule.ts";
 import { type End, personal, type Violation, type Workload } from "./scene.ts";
 
 type Check = (end: End, workload: Workload) => readonly string[];

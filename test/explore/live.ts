@@ -3,8 +3,10 @@ import { setTimeout as realTimeout } from "node:timers";
 import pg from "pg";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
+import { Backends, isCircle } from "./backends.ts";
 import { clock, functions } from "./functions.ts";
 import { inlined, isEnding, verbOf } from "./params.ts";
+import { commandOf, errorOf, isRandom, type Reply, replyOf, seededText, selected, sent } from "./reply.ts";
 import type { Change } from "./state.ts";
 
 export interface Statement {
@@ -16,10 +18,6 @@ export interface TimedStatement {
   readonly statement: Statement;
   readonly clockMs: number;
 }
-
-export type Reply =
-  | { readonly rows: string; readonly command: string; readonly rowCount: number | null }
-  | { readonly error: { readonly message: string; readonly code: string | undefined } };
 
 export interface Table {
   readonly name: string;
@@ -34,9 +32,6 @@ const leftOut = new Set(["migration", "worker"]);
 /** How long a statement may be silent before we look whether it waits for a lock. */
 const silenceMs = 2;
 
-/** One that is stopped may hold what the server itself needs: then it goes on, and whoever is faster wins. */
-const longestHoldMs = 500;
-
 /** Says in the transaction of a statement whether it wrote anything. */
 const probe = "select pg_current_xact_id_if_assigned() is not null as wrote";
 
@@ -48,19 +43,17 @@ export class LiveDatabase {
   readonly #url: string;
   readonly #monitor: pg.Client;
   readonly #clients = new Map<string, pg.Client>();
-  readonly #pids = new Map<string, number>();
+  readonly #backends: Backends;
   /** Sessions that may have a transaction open. */
   readonly #open = new Set<string>();
   readonly #waiting = new Map<string, Promise<Reply>>();
-  /** Sessions whose server process is stopped for a moment: see holdBack. */
-  readonly #stopped = new Set<string>();
-  #holding: NodeJS.Timeout | undefined;
   #nextVacuum = statementsAVacuum;
   statements = 0;
 
   private constructor(url: string, monitor: pg.Client, tables: readonly Table[]) {
     this.#url = url;
     this.#monitor = monitor;
+    this.#backends = new Backends(monitor);
     this.tables = tables;
   }
 
@@ -87,7 +80,7 @@ export class LiveDatabase {
   }
 
   async close(): Promise<void> {
-    this.#letAllGo();
+    this.#backends.letAllGo();
     for (const client of [this.#monitor, ...this.#clients.values()]) await client.end();
   }
 
@@ -186,7 +179,7 @@ export class LiveDatabase {
   }
 
   async #rollbackAll(): Promise<void> {
-    this.#letAllGo();
+    this.#backends.letAllGo();
     const waiting = new Map(
       [...this.#waiting].map(([session, reply]) => [session, reply.then(() => session)]),
     );
@@ -255,7 +248,7 @@ export class LiveDatabase {
   async woken(): Promise<{ session: string; reply: Reply }[]> {
     const woken: { session: string; reply: Reply }[] = [];
     for (const session of this.#waiting.keys()) {
-      this.#letGo(session);
+      this.#backends.letGo(session);
       const reply = await this.#answerOf(session);
       if (reply !== "blocked") woken.push({ session, reply });
     }
@@ -269,21 +262,9 @@ export class LiveDatabase {
    */
   async holdBack(session: string): Promise<void> {
     if (this.#waiting.size < 2) return;
-    const behind = [...(await this.#blockers())].filter(([, blockers]) => blockers.includes(session));
-    for (const [other] of behind.slice(1)) {
-      process.kill(this.#pids.get(other)!, "SIGSTOP");
-      this.#stopped.add(other);
-    }
-    if (this.#stopped.size > 0) this.#holding = realTimeout(() => this.#letAllGo(), longestHoldMs);
-  }
-
-  #letGo(session: string): void {
-    if (this.#stopped.delete(session)) process.kill(this.#pids.get(session)!, "SIGCONT");
-    if (this.#stopped.size === 0) clearTimeout(this.#holding);
-  }
-
-  #letAllGo(): void {
-    for (const session of this.#stopped) this.#letGo(session);
+    const blockers = await this.#backends.blockers(this.#waiting.keys());
+    const behind = [...blockers].filter(([, others]) => others.includes(session));
+    this.#backends.stop(behind.slice(1).map(([other]) => other));
   }
 
   async #answerOf(session: string): Promise<Reply | "blocked"> {
@@ -295,25 +276,11 @@ export class LiveDatabase {
         this.#waiting.delete(session);
         return first;
       }
-      const blockers = await this.#blockers();
+      const blockers = await this.#backends.blockers(this.#waiting.keys());
       // Each waits for the other: Postgres lets one of them fail, in a moment.
       if (isCircle(blockers, session)) await Promise.race(this.#waiting.values());
       else if (blockers.get(session)?.length) return "blocked";
     }
-  }
-
-  /** Who waits for whom; the server's own upkeep lets everybody in again by itself. */
-  async #blockers(): Promise<Map<string, string[]>> {
-    const sessions = [...this.#waiting.keys()];
-    const { rows } = await this.#monitor.query<{ blockers: number[] }>({
-      name: "blockers",
-      text: "select pg_blocking_pids(pid) as blockers from unnest($1::integer[]) with ordinality as u(pid, i) order by i",
-      values: [sessions.map((session) => this.#pids.get(session))],
-    });
-    const byPid = new Map([...this.#pids].map(([name, pid]) => [pid, name]));
-    return new Map(
-      sessions.map((session, i) => [session, rows[i]!.blockers.flatMap((pid) => byPid.get(pid) ?? [])]),
-    );
   }
 
   async #client(session: string): Promise<pg.Client> {
@@ -321,7 +288,7 @@ export class LiveDatabase {
     if (!client) {
       client = await connect(this.#url);
       const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
-      this.#pids.set(session, rows[0]!.pid);
+      this.#backends.add(session, rows[0]!.pid);
       this.#clients.set(session, client);
     }
     return client;
@@ -334,60 +301,6 @@ async function connect(url: string): Promise<pg.Client> {
   // A deadlock is found as soon as it can be.
   await client.query("set timezone = 'UTC'; set synchronous_commit = off; set deadlock_timeout = '20ms'");
   return client;
-}
-
-/** Several statements in one message: the answers to those that say something, or the error. */
-function sent(client: pg.Client, texts: readonly string[]): Promise<Reply[]> {
-  return client.query(texts.join(";")).then(
-    (results) =>
-      [results]
-        .flat()
-        .filter(({ command }) => !/^(BEGIN|SET|DO)$/.test(command))
-        .map(replyOf),
-    (error: pg.DatabaseError) => [errorOf(error)],
-  );
-}
-
-/** As the driver would say it. */
-function selected(answer: string | null): Reply {
-  const rows = JSON.parse(answer ?? "[]") as unknown[];
-  return { rows: JSON.stringify(rows), command: "SELECT", rowCount: rows.length };
-}
-
-function replyOf({ rows, command, rowCount }: pg.QueryResult): Reply {
-  return { rows: JSON.stringify(rows), command, rowCount };
-}
-
-function errorOf({ message, code }: { message: string; code?: string | undefined }): Reply {
-  return { error: { message, code } };
-}
-
-/** Backoffs take a random part off; the same one every time, so that a schedule can be repeated. */
-function isRandom({ text }: Statement): boolean {
-  return text.includes(".fail_many(");
-}
-
-function seededText(statement: Statement): string {
-  return isRandom(statement)
-    ? `do 'begin perform setseed(0.5); end';${inlined(statement)}`
-    : inlined(statement);
-}
-
-/** INSERT, SELECT, … */
-function commandOf({ text }: Statement): string {
-  return /^\w+/.exec(text)![0].toUpperCase();
-}
-
-function isCircle(blockers: ReadonlyMap<string, readonly string[]>, session: string): boolean {
-  const seen = new Set<string>();
-  const reaches = (from: string): boolean =>
-    (blockers.get(from) ?? []).some((other) => {
-      if (other === session) return true;
-      if (seen.has(other)) return false;
-      seen.add(other);
-      return reaches(other);
-    });
-  return reaches(session);
 }
 
 function silence(): Promise<undefined> {

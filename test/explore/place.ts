@@ -1,6 +1,7 @@
 /** A state that was reached, with what is known to follow from it. */
-import type { Reply, Statement, TimedStatement } from "./live.ts";
+import type { Statement, TimedStatement } from "./live.ts";
 import { isEnding, isPlain } from "./params.ts";
+import type { Reply } from "./reply.ts";
 import type { Violation } from "./scene.ts";
 import type { State } from "./state.ts";
 import { withoutTimes } from "./times.ts";

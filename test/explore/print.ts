@@ -2,7 +2,7 @@
 import type { Failure } from "./explore.ts";
 import type { Statement } from "./live.ts";
 import { textsOf, verbOf } from "./params.ts";
-import type { Step } from "./schedule.ts";
+import type { Step } from "./played.ts";
 
 export function printFailure(failure: Failure): string {
   const { violations, played } = failure;

@@ -6,9 +6,10 @@
  * States count as one where the same follows from them: see state.ts. So the real clock and that of a schedule differ,
  * and times in answers are told by the schedule's.
  */
-import type { LiveDatabase, Reply, Statement } from "./live.ts";
+import type { LiveDatabase, Statement } from "./live.ts";
 import { type Action, type Alone, aloneIn, type Edge, type Outcome, Place, placeAfter } from "./place.ts";
 import { isEnding } from "./params.ts";
+import type { Reply } from "./reply.ts";
 import { Route } from "./route.ts";
 import type { Rows } from "./rows.ts";
 import type { Violation } from "./scene.ts";

@@ -1,6 +1,7 @@
 /** Makes a failing schedule as small as it gets: without each deviation that it does not need to fail. */
 import type { Explorer, Failure } from "./explore.ts";
-import type { Choose, Option, Played } from "./schedule.ts";
+import type { Choose, Option } from "./option.ts";
+import type { Played } from "./played.ts";
 
 /** A deviation in words that hold when others are left out, which moves the points of those after it. */
 interface Wish {

@@ -1,6 +1,6 @@
 /** Times in answers: the real clock and that of a schedule may differ. */
-import type { Reply } from "./live.ts";
 import type { Outcome } from "./place.ts";
+import type { Reply } from "./reply.ts";
 
 const time = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(?=\+00:00)/g;
 

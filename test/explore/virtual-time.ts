@@ -53,6 +53,11 @@ export class VirtualTime {
     return new Promise((resolve) => this.#drain(resolve));
   }
 
+  /** Before somebody else runs, or the real database: until what runs, if anything, has come to rest. */
+  async quiet(): Promise<void> {
+    if (this.#running) await this.rest();
+  }
+
   /**
    * After every promise that can go on has gone on: ticks come when no microtask is left. A turn of the event loop
    * would say the same, at the price of several system calls.

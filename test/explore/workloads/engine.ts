@@ -1,9 +1,9 @@
 /** The parts of an explored process: the real engine over the process's own connections. */
 import { pgDatabase } from "../../../src/database/pg.ts";
 import { Engine, type EngineOptions } from "../../../src/worker/engine.ts";
+import { leaseMs } from "../durations.ts";
 import type { Process, Session } from "../process.ts";
 import type { Scene } from "../scene.ts";
-import { leaseMs } from "../schedule.ts";
 
 /**
  * Rare, so that schedules stay short; but each worker looks once within the others' leases, and so knows when one ends:
