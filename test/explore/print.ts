@@ -66,7 +66,9 @@ function shortAnswer(answer: unknown): unknown {
 
 function printStatement(statement: Statement): string {
   const verb = verbOf(statement);
-  const args = statement.values.map((value) => textsOf(value).join(" ")).filter((text) => text !== "");
+  const literals = verb ? Array.from(statement.text.matchAll(/E'((?:[^']|'')*)'/g), ([, text]) => text!) : [];
+  const values = statement.values.map((value) => textsOf(value).join(" "));
+  const args = [...literals, ...values].filter((text) => text !== "");
   const text = statement.text.replaceAll(/\s+/g, " ").trim();
   return brief(verb ? `${verb}(${args.join(", ")})` : [text, ...args].join(" | "));
 }

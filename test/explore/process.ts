@@ -78,6 +78,17 @@ export class Session {
       typeof query === "string"
         ? { text: query, values: values ?? [] }
         : { text: query.text, values: query.values ?? [] };
+    const last = /^(select .*); (commit)$/is.exec(statement.text);
+    return last ? this.#sendLast(last[1]!, last[2]!) : this.#send(statement);
+  }
+
+  /** A last word and the commit, in one message. Two steps all the same: to die in between is to die before both. */
+  async #sendLast(word: string, commit: string): Promise<QueryResult> {
+    await this.#send({ text: word, values: [] });
+    return this.#send({ text: commit, values: [] });
+  }
+
+  #send(statement: Statement): Promise<QueryResult> {
     return new Promise((resolve, reject) => {
       if (this.broken) reject(cutOff());
       else

@@ -129,8 +129,11 @@ function firstSteps(
   const steps: { statement: Statement; reply: Outcome["reply"] }[] = [];
   for (const { action, outcome } of path.slice(from)) {
     if (action.do !== "run" || action.session !== session || isEnding(action.statement)) break;
+    const failed = outcome.reply && outcome.reply !== "blocked" && "error" in outcome.reply;
+    // Of several in one message, only the error would be told.
+    if (failed && steps.length > 0) break;
     steps.push({ statement: action.statement, reply: outcome.reply });
-    if (outcome.reply && outcome.reply !== "blocked" && "error" in outcome.reply) break;
+    if (failed) break;
   }
   return steps;
 }

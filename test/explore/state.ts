@@ -66,9 +66,11 @@ export const ageless: ReadonlySet<string> = new Set([
   "claim_due",
   "claim_due_rows",
   "renew_many",
+  "complete",
   "complete_many",
   "fail_many",
   "defer",
+  "step_save",
   "step_save_many",
   "once",
   "once_many",
@@ -87,7 +89,9 @@ export const ageless: ReadonlySet<string> = new Set([
 /** What they write tells no time to come, so that it does not matter how long ago a transaction did it. */
 export const timeless: ReadonlySet<string> = new Set([
   "record_many",
+  "complete",
   "complete_many",
+  "step_save",
   "step_save_many",
   "once",
   "delivered_again",

@@ -16,15 +16,15 @@ export function lookThenMove(verbs: Verbs): Verbs {
 /** A timer that asks whether its state is there, and not whether it is still the timer of it: neither list nor fence. */
 export function moveByStateAlone(verbs: Verbs): Verbs {
   const move = verbs.move.bind(verbs);
-  const complete = verbs.complete.bind(verbs);
+  const completeLast = verbs.completeLast.bind(verbs);
   verbs.move = async ({ timer, ...wanted }) => {
     const known = timer === undefined ? undefined : await verbs.machineState(wanted.machine, wanted.subject);
     const isListed = known?.timers.some(({ key }) => key === timer);
     return move({ ...wanted, timer: isListed ? timer : undefined });
   };
-  verbs.complete = async (claims) => {
-    const states = await complete(claims);
-    return states.map((state, i) => (claims[i]!.scope.startsWith("machine/") ? "done" : state));
+  verbs.completeLast = async (claim) => {
+    if (claim.scope.startsWith("machine/")) await verbs.complete([claim]);
+    else await completeLast(claim);
   };
   return verbs;
 }
