@@ -128,10 +128,10 @@ export class Proxy {
   }
 }
 
-/** What makes something lasting: COMMIT, or a statement outside of any transaction, which is one by itself. */
+/** What makes something lasting: COMMIT, alone or after a last word, or a statement outside of any transaction. */
 function isCommit(statement: string | undefined, idle: boolean): boolean {
   if (statement === undefined) return false;
-  return idle ? !/^begin\b/i.test(statement) : /^commit\b/i.test(statement);
+  return idle ? !/^begin\b/i.test(statement) : /(^|; )commit$/i.test(statement);
 }
 
 /** With a reset, as when a machine on the way has forgotten the connection. */
