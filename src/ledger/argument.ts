@@ -34,23 +34,34 @@ export function claimColumns(claims: readonly Claim[]): [string[], string[], str
   ];
 }
 
-/** The body where it can be kept as text; else it travels as base64 among the rare options. */
-export function storableBody(body: NewTask["body"]): string | Uint8Array | null {
-  if (body === undefined || isBinary(body)) return null;
-  return body;
+/** A payload where it can be kept as text, and what is rarely needed: null where nothing of it is. */
+export interface Stored {
+  readonly body: string | Uint8Array | null;
+  readonly options: string | null;
+}
+
+export function storedForm(task: NewTask): Stored {
+  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } =
+    task;
+  if (body !== undefined && isBinary(body)) {
+    const bytes = Buffer.from(body as string).toString("base64");
+    return { body: null, options: JSON.stringify({ bytes, ...rareOptions(task) }) };
+  }
+  // Asked of every task: a look at each is quicker than to make an object of them.
+  const isRare =
+    delayMs ||
+    priority ||
+    (dueAt ?? happenedAt ?? serial ?? slots ?? maxTries ?? origin ?? cause ?? ignored) !== undefined;
+  return { body: body ?? null, options: isRare ? JSON.stringify(rareOptions(task)) : null };
 }
 
 function isBinary(body: string | Uint8Array): boolean {
   return typeof body === "string" ? body.includes("\0") : !isStorableText(body);
 }
 
-export function rareOptions(task: NewTask): string | null {
-  const { body, delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } =
-    task;
-  const bytes =
-    body !== undefined && isBinary(body) ? Buffer.from(body as string).toString("base64") : undefined;
-  const options = {
-    bytes,
+function rareOptions(task: NewTask): Record<string, unknown> {
+  const { delayMs, dueAt, happenedAt, priority, serial, slots, maxTries, origin, cause, ignored } = task;
+  return {
     delay: delayMs ? interval("delayMs", delayMs) : undefined,
     due_at: dueAt?.toISOString(),
     happened_at: happenedAt?.toISOString(),
@@ -62,7 +73,6 @@ export function rareOptions(task: NewTask): string | null {
     cause: cause && causeOf(cause),
     ignored,
   };
-  return Object.values(options).every((value) => value === undefined) ? null : JSON.stringify(options);
 }
 
 export function limitsText(limits: Readonly<Record<string, LaneLimit>>): string {

@@ -70,6 +70,8 @@ function checkBody(body: unknown): void {
 }
 
 function checkSize(body: string | Uint8Array): void {
+  // A UTF-16 unit takes at most three bytes: most texts need no second look at their length.
+  if (body.length * 3 <= maxBodyBytes) return;
   const size = typeof body === "string" ? Buffer.byteLength(body) : body.byteLength;
   if (size <= maxBodyBytes) return;
   throw new OncewardError(

@@ -10,8 +10,7 @@ import {
   interval,
   lease,
   limitsText,
-  rareOptions,
-  storableBody,
+  storedForm,
   type Argument,
   type Texts,
 } from "./argument.ts";
@@ -66,16 +65,16 @@ export class Verbs {
 
   async record(tasks: readonly NewTask[], claim?: { leaseMs: number; worker: string }): Promise<Recorded[]> {
     for (const task of tasks) checkTask(task);
-    const options = tasks.map(rareOptions);
+    const stored = tasks.map(storedForm);
     const answers = await this.call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>(
       "record_many",
       [
         tasks.map((task) => task.scope),
         tasks.map((task) => task.key),
-        tasks.map((task) => storableBody(task.body)),
+        stored.map(({ body }) => body),
         tasks.map((task) => task.type ?? null),
         tasks.map((task) => task.fingerprint ?? null),
-        options.every((one) => one === null) ? null : options,
+        stored.every(({ options }) => options === null) ? null : stored.map(({ options }) => options),
         claim ? lease(claim.leaseMs) : null,
         claim?.worker ?? null,
       ],

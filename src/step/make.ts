@@ -63,6 +63,7 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
       const kept = keptOf<T>(name, known);
       if (kept) return kept.value;
       let text: string | undefined;
+      let told = false;
       try {
         text = await engine.database.transaction(
           async (tx, ledger) => {
@@ -70,13 +71,15 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
             const { scope, key, attempt: number } = task;
             // The last statement: it holds the claim against takers until the commit.
             const verbs = engine.ledger.within(ledger);
+            told = true;
             await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value });
             return value;
           },
           { signal: run.signal },
         );
       } catch (error) {
-        if (error instanceof OncewardError && error.code === "claim_lost") throw attempt.lost();
+        // Not where the function itself threw such an error, of another task.
+        if (told && error instanceof OncewardError && error.code === "claim_lost") throw attempt.lost();
         throw await failed(attempt, name, policyOf({}), error);
       }
       attempt.saved(name, "done", text);
