@@ -1,5 +1,5 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
-import { textArrayLiteral } from "../database/array.ts";
+import { giveBack, textArrayLiteral } from "../database/array.ts";
 import { lost } from "../database/failure.ts";
 import type { Param, Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
@@ -78,6 +78,7 @@ export class Verbs {
         claim ? lease(claim.leaseMs) : null,
         claim?.worker ?? null,
       ],
+      2,
     );
     return answers.map((answer) => {
       if (answer.outcome === "refused")
@@ -391,9 +392,12 @@ export class Verbs {
     return this.call("goodbye", [worker]);
   }
 
-  /** Any verb by its name, for folders whose verbs nobody else calls. */
-  async call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
-    const rows = await this.#run("", verb, args, " as answer");
+  /**
+   * Any verb by its name, for folders whose verbs nobody else calls. `largest` is the argument that is sent last: for
+   * one that comes after it, `pg` copies all of it once more.
+   */
+  async call<Answer>(verb: string, args: readonly Argument[], largest?: number): Promise<Answer> {
+    const rows = await this.#run("", verb, args, { name: " as answer", largest });
     const answer = rows[0]?.["answer"] as Answer;
     currentDryRun()?.hear({ verb, args, answer });
     return answer;
@@ -419,11 +423,11 @@ export class Verbs {
     what: string,
     verb: string,
     args: readonly Argument[],
-    name = "",
+    { name = "", largest }: { name?: string; largest?: number | undefined } = {},
   ): Promise<Record<string, unknown>[]> {
     const encode = this.#queryable.encodeTextArray;
     const params: Param[] = [];
-    const places = args.map((arg) => {
+    const place = (arg: Argument): string => {
       if (arg === null || arg === undefined) return "null";
       if (!Array.isArray(arg)) {
         checkStorable(`An argument of ${verb}`, arg as string);
@@ -436,9 +440,12 @@ export class Verbs {
       return encode
         ? `$${params.push(encode(arg))}::text[]`
         : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
-    });
+    };
+    const places = args.map((arg, i) => (i === largest ? "" : place(arg)));
+    if (largest !== undefined) places[largest] = place(args[largest]);
     const call = `${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")})`;
     const { rows } = await this.#queryable.query(`select ${what} ${call}${name}`, params);
+    giveBack(params);
     return rows;
   }
 }
