@@ -47,6 +47,7 @@ export const pgBoss: Variant = {
                 for (const { data } of jobs) {
                   setup.started(data.id);
                   await tx.executeSql(insertOrder, [data.id, data.type]);
+                  setup.finished(data.id);
                 }
               },
             )

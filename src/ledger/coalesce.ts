@@ -9,6 +9,15 @@ export interface CoalesceOptions {
   readonly awaited?: boolean | undefined;
 }
 
+/** How calls that say the same share one item of a batch. */
+export interface Joining<Item, Answer> {
+  /** Equal for what is equal, and quick to say. */
+  nameOf(item: Item): string;
+  isEqual(a: Item, b: Item): boolean;
+  /** The answer of those who joined, from that of the first. */
+  asJoined(answer: Answer): Answer;
+}
+
 /**
  * While a flush is under way, another one is worth its statement and its commit when so many wait. With one flush
  * at a time this process and the database take turns; with one for each call nothing is shared. Measured with 64
@@ -27,6 +36,8 @@ interface Call<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
+  /** Those who said the same after it. */
+  joined?: Call<Item, Answer>[];
 }
 
 /**
@@ -38,9 +49,9 @@ interface Call<Item, Answer> {
  */
 export function coalesce<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
-  options: CoalesceOptions = {},
+  options: CoalesceOptions & { readonly joining?: Joining<Item, Answer> | undefined } = {},
 ): (item: Item) => Promise<Answer> {
-  const { max = 100, flushes = 1, awaited = false } = options;
+  const { max = 100, flushes = 1, awaited = false, joining } = options;
   const waiting: Call<Item, Answer>[] = [];
   let underWay = 0;
   let planned = false;
@@ -51,9 +62,10 @@ export function coalesce<Item, Answer>(
   function send(): void {
     while (isTime()) {
       const half = awaited && flushes > 1 ? Math.max(worthHalving, Math.ceil(waiting.length / 2)) : max;
-      const batch = waiting.splice(0, Math.min(half, max));
+      const size = Math.min(half, max);
+      const batch = joining ? takeJoined(waiting, size, joining) : waiting.splice(0, size);
       underWay++;
-      void settle(flush, batch).then(() => {
+      void settle(flush, batch, joining).then(() => {
         underWay--;
         send();
       });
@@ -73,19 +85,55 @@ export function coalesce<Item, Answer>(
     });
 }
 
+/** The first of those who wait, so many of them that differ. */
+function takeJoined<Item, Answer>(
+  waiting: Call<Item, Answer>[],
+  size: number,
+  { nameOf, isEqual }: Joining<Item, Answer>,
+): Call<Item, Answer>[] {
+  const batch: Call<Item, Answer>[] = [];
+  const byName = new Map<string, Call<Item, Answer>>();
+  let taken = 0;
+  for (const call of waiting) {
+    const name = nameOf(call.item);
+    const other = byName.get(name);
+    if (other && isEqual(other.item, call.item)) (other.joined ??= []).push(call);
+    else if (batch.length === size) break;
+    else {
+      batch.push(call);
+      if (!other) byName.set(name, call);
+    }
+    taken++;
+  }
+  waiting.splice(0, taken);
+  return batch;
+}
+
 async function settle<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   batch: readonly Call<Item, Answer>[],
+  joining: Joining<Item, Answer> | undefined,
 ): Promise<void> {
+  const resolve = (call: Call<Item, Answer>, answer: Answer): void => {
+    call.resolve(answer);
+    for (const joined of call.joined ?? []) joined.resolve(joining!.asJoined(answer));
+  };
+  const reject = (call: Call<Item, Answer>, error: unknown): void => {
+    call.reject(error);
+    for (const joined of call.joined ?? []) joined.reject(error);
+  };
   try {
     const answers = await flush(batch.map((call) => call.item));
-    batch.forEach((call, i) => call.resolve(answers[i] as Answer));
+    batch.forEach((call, i) => resolve(call, answers[i] as Answer));
   } catch (error) {
     // An error of ours is about the database as a whole: it is away, or not migrated. Anything else may
     // be the fault of one row, which must not fail the others: each for itself.
-    if (batch.length === 1 || error instanceof OncewardError) for (const call of batch) call.reject(error);
+    if (batch.length === 1 || error instanceof OncewardError) for (const call of batch) reject(call, error);
     else
       for (const call of batch)
-        await flush([call.item]).then((a) => call.resolve(a[0] as Answer), call.reject);
+        await flush([call.item]).then(
+          (answers) => resolve(call, answers[0] as Answer),
+          (one: unknown) => reject(call, one),
+        );
   }
 }

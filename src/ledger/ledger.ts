@@ -2,6 +2,7 @@ import type { Database, Queryable } from "../database/database.ts";
 import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import { coalesce } from "./coalesce.ts";
+import { equalTasks } from "./join.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
 import type { Claim, ClaimedTask, NewTask, Recorded, Retry, StepToSave } from "./task.ts";
 import { Verbs } from "./verbs.ts";
@@ -57,8 +58,12 @@ export class Ledger {
       awaited = true,
     ): ((item: Item) => Promise<Answer>) =>
       checked(check, apart(flush, coalesce(flush, { flushes, awaited })));
-    this.record = shared(checkTask, (tasks) => verbs.record(tasks));
-    this.recordAndClaim = shared(checkTask, (tasks) => verbs.record(tasks, claim));
+    const recording = (
+      flush: (tasks: readonly NewTask[]) => Promise<readonly Recorded[]>,
+    ): ((task: NewTask) => Promise<Recorded>) =>
+      checked(checkTask, apart(flush, coalesce(flush, { flushes, awaited: true, joining: equalTasks })));
+    this.record = recording((tasks) => verbs.record(tasks));
+    this.recordAndClaim = recording((tasks) => verbs.record(tasks, claim));
     this.complete = shared(checkClaim, (claims) => verbs.complete(claims), false);
     this.fail = shared(checkFailure, (claims) => verbs.fail(claims));
     this.renew = shared(checkClaim, (claims) => verbs.renew(claims, this.leaseMs));
