@@ -28,6 +28,8 @@ export interface Running {
   enqueue(event: StripeEvent, bytes: string | Buffer): Promise<unknown>;
   /** Many at once, by the variant's own way for that; left out: one by one. */
   enqueueMany?(events: readonly StripeEvent[]): Promise<unknown>;
+  /** What its users are told to call before a server listens; left out where there is nothing. */
+  warmUp?(): Promise<unknown>;
   /** Begins to run what is recorded; left out where `enqueue` runs it itself. */
   start?(): Promise<unknown>;
   /** How many are recorded and not done, as the store knows it. */

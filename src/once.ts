@@ -17,6 +17,7 @@ import { createRecovery, type Recovery } from "./recover/recovery.ts";
 import type { TaskIdentity } from "./ledger/task.ts";
 import type { Source } from "./source/source.ts";
 import { sendSignal, type Signalled, type SignalOptions } from "./step/signal.ts";
+import { warmUp } from "./warm-up.ts";
 import { Engine, type EngineOptions } from "./worker/engine.ts";
 
 /** Everything of Onceward in one process, over one database. `Tx` is that database's own kind of transaction. */
@@ -83,6 +84,11 @@ export interface Once<Tx = PgClient> {
   /** Has somebody told what happens here: each delivery, each attempt. */
   observe(observer: Observer): void;
 
+  /**
+   * Opens the connections of the pool and has each plan the ledger's statements, and lets each source read what it has
+   * signed itself; nothing is written. Called before a server listens, the first storm of deliveries meets warm code.
+   */
+  warmUp(): Promise<void>;
   /** Makes sure of the schema, and runs what is due in this process from now on. */
   start(): Promise<void>;
   /** Takes no more work, lets what runs finish for a while, hands the rest back, and closes what it opened. */
@@ -116,20 +122,22 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     },
   });
   const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
+  const connected: Source[] = [];
   return {
     database: engine.database,
     engine,
     sources,
     source(source, sourceOptions) {
-      const connected = connectSource(engine, source, {
+      const made = connectSource(engine, source, {
         ...sourceOptions,
         log(receipt) {
           sourceOptions?.log?.(receipt);
           for (const observer of observers) observer.received?.(receipt);
         },
       });
-      sources.set(connected.name, connected as unknown as ConnectedSource<Record<string, unknown>, Tx>);
-      return connected;
+      connected.push(source);
+      sources.set(made.name, made as unknown as ConnectedSource<Record<string, unknown>, Tx>);
+      return made;
     },
     // Overloads are for the caller's eyes; both sides have the same ones.
     job: ((...args: [string, never, never]) => defineJob(engine, ...args)) as unknown as Once<Tx>["job"],
@@ -142,6 +150,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     machine: (name, definition) => defineMachine(engine, name, definition),
     recovery: createRecovery({ engine, sources } as unknown as RecoveryContext),
     observe: (observer) => void observers.push(observer),
+    warmUp: () => warmUp(engine as Engine, connected),
     start: () => engine.start(),
     async stop(stopOptions) {
       await engine.stop(stopOptions);

@@ -19,7 +19,7 @@ export const onceward: Variant = {
   load,
   notes:
     "64 tasks at once, everything else by default. The handler's row, its effect keys, jobs and completion commit together; " +
-    "finished tasks stay known.",
+    "finished tasks stay known. Before a storm `once.warmUp()`, as `onceward serve` does.",
   async prepare({ database }) {
     await withClient(database, (client) => client.query(orderTable));
     await migrated(database);
@@ -105,6 +105,7 @@ async function library(
   const lane = mode === "receive" || mode === "handle" ? billing.name : job.scope;
   return {
     enqueue: (event) => once.enqueue(job, event, { key: event.id }),
+    warmUp: () => once.warmUp(),
     start: () => once.start(),
     listener: nodeHandler(billing),
     async unfinished() {

@@ -23,7 +23,7 @@ export interface Storm {
   readonly statuses: Readonly<Record<string, number>>;
 }
 
-/** Nothing was delivered to this process before: the first storm meets code that was never run. */
+/** Nothing was delivered to this process before the first storm. */
 export async function storm(variant: Variant, cell: Cell): Promise<Measured> {
   let stormId = "";
   let handled = 0;
@@ -35,6 +35,7 @@ export async function storm(variant: Variant, cell: Cell): Promise<Measured> {
     work: (id) => (id === stormId && cell.handlerMs ? wait(cell.handlerMs) : undefined),
   });
   await running.start?.();
+  await running.warmUp?.();
   const { server, port } = await listen(
     running.listener ?? plainListener((event, bytes) => running.enqueue(event, bytes)),
   );

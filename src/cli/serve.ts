@@ -27,6 +27,7 @@ export async function serve(
     await once.engine.ready();
     await config.setup?.(once.database);
     await once.start();
+    await once.warmUp();
     const server = createWebServer(config, metrics, settings);
     const port = await listen(server, settings);
     stopOnSignals(async () => {

@@ -30,10 +30,14 @@ export interface HmacCheck {
   readonly candidates: readonly Uint8Array[];
 }
 
+export function hmacOf(algorithm: HmacAlgorithm, key: KeyObject, prefix: string, body: Uint8Array): Buffer {
+  return createHmac(algorithm, key).update(prefix).update(body).digest();
+}
+
 /** Whether any candidate is the HMAC under any key: one HMAC a key, however many candidates. */
 export function hmacMatches({ algorithm, keys, prefix, body, candidates }: HmacCheck): boolean {
   return keys.some((key) => {
-    const digest = createHmac(algorithm, key).update(prefix).update(body).digest();
+    const digest = hmacOf(algorithm, key, prefix, body);
     return candidates.some(
       (candidate) => candidate.length === digest.length && timingSafeEqual(candidate, digest),
     );

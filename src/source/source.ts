@@ -64,6 +64,8 @@ export interface Source<Events extends Record<string, unknown> = Record<string, 
    * Only needed where `parse` calls the sender's API; left out, it is `parse`.
    */
   read?(body: Uint8Array): unknown;
+  /** A delivery of its own making that `verify` takes for genuine, where the source can sign one: to warm up with. */
+  sample?(now: number): SignedRequest;
   /** Types that can happen only once per object: keyed by type + object id, since twins occur. */
   readonly oncePerObject?: ReadonlySet<string> | undefined;
   /** The status for a request that is not genuine, where the sender probes for one of its own. 400 otherwise. */

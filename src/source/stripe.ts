@@ -1,7 +1,7 @@
 import type Stripe from "stripe";
 import { OncewardError } from "../errors.ts";
 import { decodeHex, fingerprintOf } from "./bytes.ts";
-import { hmacKeys, hmacMatches } from "./hmac.ts";
+import { hmacKeys, hmacMatches, hmacOf } from "./hmac.ts";
 import { accountWord, at, hintWord, readObject, unreadable, word } from "./json.ts";
 import { malformed, MAX_SIGNATURES, mismatch, signatureHeader } from "./request.ts";
 import { secretList, sourceName, type Secrets } from "./secrets.ts";
@@ -103,6 +103,22 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
         fingerprint: fingerprintOf([type, objectId, moment]),
         createdAt: thin ? dateFromText(created) : dateFromSeconds(created),
       };
+    },
+
+    sample(now) {
+      const created = Math.floor(now / 1000);
+      const body = Buffer.from(
+        JSON.stringify({
+          id: "evt_sample",
+          object: "event",
+          created,
+          livemode: wanted ?? false,
+          type: "charge.succeeded",
+          data: { object: { id: "ch_sample", object: "charge" } },
+        }),
+      );
+      const v1 = hmacOf("sha256", keys[0]!, `${created}.`, body).toString("hex");
+      return { body, header: (header) => (header === HEADER ? `t=${created},v1=${v1}` : undefined) };
     },
 
     read(body) {

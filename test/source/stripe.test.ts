@@ -42,6 +42,23 @@ conformance({
   secrets: SECRETS,
 });
 
+describe("a sample", () => {
+  it.each([undefined, true, false])(
+    "is genuine, for the source that signed it alone, livemode %s",
+    (livemode) => {
+      const own = stripe({ secrets: SECRETS[0], ...(livemode !== undefined && { livemode }) });
+      const sample = own.sample!(NOW);
+      expect(codeOf(() => own.verify(sample, NOW))).toBe("accepted");
+      expect(identityOf(own.identify(sample))).toMatchObject({
+        id: "evt_sample",
+        livemode: livemode ?? false,
+      });
+      expect(codeOf(() => stripe({ secrets: SECRETS[1] }).verify(sample, NOW))).toBe("signature_mismatch");
+      expect(codeOf(() => own.verify(sample, NOW + 301_000))).toBe("timestamp_too_old");
+    },
+  );
+});
+
 describe("the stripe-signature header", () => {
   const signature = header(BODY).split("v1=")[1]!;
   const zeros = "0".repeat(64);

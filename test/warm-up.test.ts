@@ -1,0 +1,80 @@
+import pg from "pg";
+import { afterEach, expect, it } from "vitest";
+import { pgDatabase } from "../src/database/pg.ts";
+import { createOnce, type Once } from "../src/once.ts";
+import type { Source } from "../src/source/source.ts";
+import { stripe } from "../src/source/stripe.ts";
+import { describeWith } from "./support/postgres.ts";
+
+describeWith("newest", "warming up", (database) => {
+  let once: Once;
+
+  afterEach(() => once?.stop());
+
+  const onServer = async (sql: string): Promise<Record<string, unknown>[]> => {
+    const client = new pg.Client({ connectionString: database().url });
+    await client.connect();
+    try {
+      return (await client.query<Record<string, unknown>>(sql)).rows;
+    } finally {
+      await client.end();
+    }
+  };
+
+  it("opens as many connections as the pool may have, each of which has run the ledger's statements", async () => {
+    once = createOnce({ database: pgDatabase(database().url, { max: 7 }) });
+    await once.warmUp();
+    const sessions = await onServer(
+      "select query from pg_stat_activity where datname = current_database() and application_name = 'onceward'",
+    );
+    expect(sessions.filter(({ query }) => query === "commit")).toHaveLength(7);
+  });
+
+  it("writes nothing", async () => {
+    once = createOnce({ database: database().url });
+    once.source(stripe({ secrets: "whsec_test" })).on("charge.succeeded", () => {
+      throw new Error("nothing was delivered");
+    });
+    await once.engine.ready();
+    await once.warmUp();
+    const tables = await onServer(
+      "select relname from pg_class where relnamespace = 'onceward'::regnamespace and relkind = 'r'",
+    );
+    const written = [];
+    for (const name of tables.map(({ relname }) => String(relname)).filter((table) => table !== "migration"))
+      if ((await onServer(`select from onceward.${name}`)).length > 0) written.push(name);
+    expect(written).toEqual([]);
+  });
+
+  it("lets each source read what it has signed itself", async () => {
+    const read: string[] = [];
+    const source = stripe({ secrets: "whsec_test" });
+    const watched: Source = {
+      ...source,
+      identify(request) {
+        const identity = source.identify(request);
+        if ("id" in identity) read.push(identity.id);
+        return identity;
+      },
+    };
+    once = createOnce({ database: database().url });
+    once.source(watched);
+    await once.warmUp();
+    expect(new Set(read)).toEqual(new Set(["evt_sample"]));
+  });
+
+  it("leaves a server alone that has no more connections to give", async () => {
+    await onServer("create role warm login connection limit 2");
+    const url = new URL(database().url);
+    await onServer(
+      `grant create on database ${url.pathname.slice(1)} to warm; grant all on schema onceward to warm`,
+    );
+    await onServer(
+      "grant all on all tables in schema onceward to warm; grant execute on all functions in schema onceward to warm",
+    );
+    url.username = "warm";
+    once = createOnce({ database: pgDatabase(url.href, { max: 5 }), migrate: false });
+    await once.warmUp();
+    expect((await once.database.query("select 1 as one")).rows).toEqual([{ one: 1 }]);
+  });
+});
