@@ -238,4 +238,4 @@ $fn$;
 
 revoke all on schema onceward from public;
 revoke all on all tables in schema onceward from public;
-revoke all on all functions in schema onceward from public;
+revoke all on all routines in schema onceward from public;

@@ -126,4 +126,4 @@ create function onceward.replays() returns jsonb
 
 revoke all on schema onceward from public;
 revoke all on all tables in schema onceward from public;
-revoke all on all functions in schema onceward from public;
+revoke all on all routines in schema onceward from public;

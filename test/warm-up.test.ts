@@ -70,7 +70,7 @@ describeWith("newest", "warming up", (database) => {
       `grant create on database ${url.pathname.slice(1)} to warm; grant all on schema onceward to warm`,
     );
     await onServer(
-      "grant all on all tables in schema onceward to warm; grant execute on all functions in schema onceward to warm",
+      "grant all on all tables in schema onceward to warm; grant execute on all routines in schema onceward to warm",
     );
     url.username = "warm";
     once = createOnce({ database: pgDatabase(url.href, { max: 5 }), migrate: false });

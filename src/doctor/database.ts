@@ -154,13 +154,13 @@ function judgeLedger({ missing, denied, open_to_public: open }: DatabaseFacts): 
     about.wrong(
       "privileges",
       `This role may not ${listed(denied)}.`,
-      "As the owner: grant usage on schema onceward to …; grant select, insert, update, delete on all tables in schema onceward to …; grant execute on all functions in schema onceward to …",
+      "As the owner: grant usage on schema onceward to …; grant select, insert, update, delete on all tables in schema onceward to …; grant execute on all routines in schema onceward to …",
     );
   if (open.length > 0)
     about.wrong(
       "public",
       `Everybody may use ${listed(open)}; on a hosted Postgres that can include anonymous web clients.`,
-      "revoke all on all functions in schema onceward from public; the same for tables.",
+      "revoke all on all routines in schema onceward from public; the same for tables.",
     );
   return about.all;
 }

@@ -9,6 +9,6 @@ export function schemaNames(): { tables: string[]; indexes: string[]; functions:
   return {
     tables: names(/^create table onceward\.(\w+)/gm),
     indexes: names(/^create (?:unique )?index (\w+) on onceward\./gm),
-    functions: names(/^create (?:or replace )?function onceward\.(\w+)/gm),
+    functions: names(/^create (?:or replace )?(?:function|procedure) onceward\.(\w+)/gm),
   };
 }

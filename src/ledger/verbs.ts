@@ -78,7 +78,7 @@ export class Verbs {
         claim ? lease(claim.leaseMs) : null,
         claim?.worker ?? null,
       ],
-      2,
+      { argument: 2, procedure: "record_call" },
     );
     return answers.map((answer) => {
       if (answer.outcome === "refused")
@@ -109,7 +109,7 @@ export class Verbs {
     const { max, leaseMs, worker, after, limits } = options;
     checkInteger("max", max, 1);
     checkLanes(lanes);
-    const rows = await this.#run(`${claimedColumns} from`, "claim_due_rows", [
+    const { text, params } = this.#written("claim_due_rows", [
       lanes,
       String(max),
       lease(leaseMs),
@@ -117,6 +117,7 @@ export class Verbs {
       after,
       limits ? limitsText(limits) : null,
     ]);
+    const rows = await this.#ask(`select ${claimedColumns} from ${text()}`, params);
     const last = rows.pop() as { after: string | null; next_in_ms: number | null };
     return { tasks: rows.map(claimedTask), after: last.after, nextInMs: last.next_in_ms };
   }
@@ -393,12 +394,17 @@ export class Verbs {
   }
 
   /**
-   * Any verb by its name, for folders whose verbs nobody else calls. `largest` is the argument that is sent last: for
-   * one that comes after it, `pg` copies all of it once more.
+   * Any verb by its name, for folders whose verbs nobody else calls. `large` is for batches of what can be large: the
+   * argument that holds it, and the procedure that takes the same arguments, where the driver sends arrays as they are.
    */
-  async call<Answer>(verb: string, args: readonly Argument[], largest?: number): Promise<Answer> {
-    const rows = await this.#run("", verb, args, { name: " as answer", largest });
-    const answer = rows[0]?.["answer"] as Answer;
+  async call<Answer>(verb: string, args: readonly Argument[], large?: Large): Promise<Answer> {
+    const { text, params } = this.#written(verb, args, large?.argument);
+    const byCall = large && this.#queryable.encodeTextArray;
+    const [row] = await this.#ask(
+      byCall ? `call ${text(large.procedure)}` : `select ${text()} as answer`,
+      params,
+    );
+    const answer = row?.["answer"] as Answer;
     currentDryRun()?.hear({ verb, args, answer });
     return answer;
   }
@@ -418,13 +424,12 @@ export class Verbs {
     last(`select ${schema}.must(${schema}.${verb}(${texts.join(", ")}), '${wanted}')`);
   }
 
-  /** `select` what, of a verb, with its arguments as parameters. */
-  async #run(
-    what: string,
+  /** A verb with its arguments as parameters. The one that is sent last is not copied once more by `pg` for each after it. */
+  #written(
     verb: string,
     args: readonly Argument[],
-    { name = "", largest }: { name?: string; largest?: number | undefined } = {},
-  ): Promise<Record<string, unknown>[]> {
+    last?: number,
+  ): { text: (name?: string) => string; params: Param[] } {
     const encode = this.#queryable.encodeTextArray;
     const params: Param[] = [];
     const place = (arg: Argument): string => {
@@ -441,13 +446,23 @@ export class Verbs {
         ? `$${params.push(encode(arg))}::text[]`
         : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
     };
-    const places = args.map((arg, i) => (i === largest ? "" : place(arg)));
-    if (largest !== undefined) places[largest] = place(args[largest]);
-    const call = `${quoteIdentifier(this.#schema)}.${verb}(${places.join(", ")})`;
-    const { rows } = await this.#queryable.query(`select ${what} ${call}${name}`, params);
+    const places = args.map((arg, i) => (i === last ? "" : place(arg)));
+    if (last !== undefined) places[last] = place(args[last]);
+    const schema = quoteIdentifier(this.#schema);
+    return { text: (name = verb) => `${schema}.${name}(${places.join(", ")})`, params };
+  }
+
+  async #ask(text: string, params: Param[]): Promise<Record<string, unknown>[]> {
+    const { rows } = await this.#queryable.query(text, params);
     giveBack(params);
     return rows;
   }
+}
+
+/** What can be large of a verb. */
+interface Large {
+  readonly argument: number;
+  readonly procedure: string;
 }
 
 /** Of the type `claimed`, what a run needs. */

@@ -116,7 +116,7 @@ describeWith("newest", "the doctor, on a real server", (fresh: () => FreshDataba
     try {
       await query(`grant usage on schema onceward to ${role}`);
       await query(`grant select, insert, update, delete on all tables in schema onceward to ${role}`);
-      await query(`grant execute on all functions in schema onceward to ${role}`);
+      await query(`grant execute on all routines in schema onceward to ${role}`);
       const app = createOnce({ database: url.href, migrate: false });
       try {
         expect(wrongOf(await app.recovery.doctor())).toEqual([]);

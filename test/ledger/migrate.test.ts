@@ -283,7 +283,7 @@ describe("privileges", () => {
     await owner.query(`create role ${app}`);
 
     const { rows: functions } = await owner.query<{ call: string; name: string }>(
-      `select p.proname as name, format('select onceward.%I(%s)', p.proname,
+      `select p.proname as name, format('%s onceward.%I(%s)', case p.prokind when 'p' then 'call' else 'select' end, p.proname,
          (select string_agg(format('null::%s', format_type(t.oid, null)), ', ' order by t.n)
           from unnest(p.proargtypes) with ordinality as t(oid, n))) as call
        from pg_proc p where p.pronamespace = 'onceward'::regnamespace order by 1`,
@@ -312,7 +312,7 @@ describe("privileges", () => {
 
     await owner.query(`grant usage on schema onceward to ${app}`);
     await owner.query(`grant select, insert, update, delete on all tables in schema onceward to ${app}`);
-    await owner.query(`grant execute on all functions in schema onceward to ${app}`);
+    await owner.query(`grant execute on all routines in schema onceward to ${app}`);
     await roles.query(`set role ${app}`);
     const { rows } = await roles.query("select onceward.record('s', 'k', lease => '1 minute') as recorded");
     expect(rows).toEqual([{ recorded: { outcome: "claimed", attempt: 1 } }]);
