@@ -65,7 +65,9 @@ describeWith("newest", "the doctor, on a real server", (fresh: () => FreshDataba
     const { tables, indexes, functions } = schemaNames();
     expect(tables).toEqual(expect.arrayContaining(["task", "payload", "pruned", "version"]));
     expect(indexes).toEqual(expect.arrayContaining(["task_due", "log_by_time"]));
-    expect(functions).toEqual(expect.arrayContaining(["record_many", "claim_due", "prune", "examine"]));
+    expect(functions).toEqual(
+      expect.arrayContaining(["record_many", "record_call", "claim_due", "prune", "examine"]),
+    );
   });
 
   it("finds a missing index and a missing function", async () => {

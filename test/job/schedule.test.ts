@@ -188,9 +188,9 @@ describe("a schedule", () => {
     await one.engine.ledger.verbs.cancel({ scope: "job/report", key: "2026-11-03T03:00:00.000Z" });
     await goTo("2026-11-03T12:00:00Z");
     // Every half minute the next tick is made sure of.
-    const recorded = one.watch.count("record_many");
+    const recorded = one.watch.count("record_call");
     await vi.advanceTimersByTimeAsync(30_000);
-    await one.watch.sentTimes("record_many", recorded + 1);
+    await one.watch.sentTimes("record_call", recorded + 1);
     await goTo("2026-11-04T03:00:00Z");
     await ran(2);
     expect(ticks).toEqual(["2026-11-02T03:00:00.000Z", "2026-11-04T03:00:00.000Z"]);

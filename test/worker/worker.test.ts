@@ -29,7 +29,7 @@ describeWith("newest", "the worker", (database) => {
       const before = watch.sent.length;
       expect(await engine.offer({ scope: "a1", key: "1", body: "1" })).toMatchObject({ outcome: "claimed" });
       await history.ended(1);
-      expect(watch.sent.slice(before)).toEqual(["record_many", "complete_many"]);
+      expect(watch.sent.slice(before)).toEqual(["record_call", "complete_many"]);
       expect(history.outcomes()).toEqual(["done"]);
     });
 
@@ -42,7 +42,7 @@ describeWith("newest", "the worker", (database) => {
       );
       await history.ended(50);
       // Halves: one is run while the other is recorded.
-      expect(watch.sent.slice(before).filter((verb) => verb === "record_many")).toHaveLength(2);
+      expect(watch.sent.slice(before).filter((verb) => verb === "record_call")).toHaveLength(2);
       expect(watch.sent.length - before).toBeLessThan(10);
     });
 
@@ -308,7 +308,7 @@ describeWith("newest", "the worker", (database) => {
     it("hands back an offer that comes back after it began to stop", async () => {
       const ran: string[] = [];
       const one = await start([lane("t4", (task) => ran.push(task.key))], { pollMs: noPoll });
-      const recording = one.watch.holdAfter("record_many");
+      const recording = one.watch.holdAfter("record_call");
       const offer = one.engine.offer({ scope: "t4", key: "1", body: "1" });
       await recording.reached;
       const stopped = one.engine.stop();
