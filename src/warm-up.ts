@@ -21,9 +21,9 @@ export async function warmUp(engine: Engine, sources: Iterable<Source>): Promise
 }
 
 function readSamples(source: Source): void {
+  const sample = source.sample?.(Date.now());
+  if (!sample) return;
   for (let i = 0; i < deliveries; i++) {
-    const sample = source.sample?.(Date.now());
-    if (!sample) return;
     source.verify(sample, Date.now());
     source.identify(sample);
   }

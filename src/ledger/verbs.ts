@@ -1,7 +1,7 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
-import { giveBack, textArrayLiteral } from "../database/array.ts";
+import { giveBack } from "../database/array.ts";
 import { lost } from "../database/failure.ts";
-import type { Param, Queryable } from "../database/database.ts";
+import type { Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import {
   causeOf,
@@ -12,7 +12,6 @@ import {
   limitsText,
   storedForm,
   type Argument,
-  type Texts,
 } from "./argument.ts";
 import {
   checkClaim,
@@ -33,6 +32,7 @@ import type { Newer } from "./newer.ts";
 import type { PruneOptions } from "./prune.ts";
 import { quoteIdentifier, textLiteral } from "./schema.ts";
 import type { ToldSignal } from "./signal.ts";
+import { statementOf } from "./statement.ts";
 import {
   claimedTask,
   type Claim,
@@ -78,7 +78,6 @@ export class Verbs {
         claim ? lease(claim.leaseMs) : null,
         claim?.worker ?? null,
       ],
-      { argument: 2, procedure: "record_call" },
     );
     return answers.map((answer) => {
       if (answer.outcome === "refused")
@@ -109,15 +108,8 @@ export class Verbs {
     const { max, leaseMs, worker, after, limits } = options;
     checkInteger("max", max, 1);
     checkLanes(lanes);
-    const { text, params } = this.#written("claim_due_rows", [
-      lanes,
-      String(max),
-      lease(leaseMs),
-      worker,
-      after,
-      limits ? limitsText(limits) : null,
-    ]);
-    const rows = await this.#ask(`select ${claimedColumns} from ${text()}`, params);
+    const args = [lanes, String(max), lease(leaseMs), worker, after, limits ? limitsText(limits) : null];
+    const rows = await this.#rows("claim_due_rows", args, claimedColumns);
     const last = rows.pop() as { after: string | null; next_in_ms: number | null };
     return { tasks: rows.map(claimedTask), after: last.after, nextInMs: last.next_in_ms };
   }
@@ -393,17 +385,9 @@ export class Verbs {
     return this.call("goodbye", [worker]);
   }
 
-  /**
-   * Any verb by its name, for folders whose verbs nobody else calls. `large` is for batches of what can be large: the
-   * argument that holds it, and the procedure that takes the same arguments, where the driver sends arrays as they are.
-   */
-  async call<Answer>(verb: string, args: readonly Argument[], large?: Large): Promise<Answer> {
-    const { text, params } = this.#written(verb, args, large?.argument);
-    const byCall = large && this.#queryable.encodeTextArray;
-    const [row] = await this.#ask(
-      byCall ? `call ${text(large.procedure)}` : `select ${text()} as answer`,
-      params,
-    );
+  /** Any verb by its name, for folders whose verbs nobody else calls. */
+  async call<Answer>(verb: string, args: readonly Argument[]): Promise<Answer> {
+    const [row] = await this.#rows(verb, args);
     const answer = row?.["answer"] as Answer;
     currentDryRun()?.hear({ verb, args, answer });
     return answer;
@@ -424,45 +408,12 @@ export class Verbs {
     last(`select ${schema}.must(${schema}.${verb}(${texts.join(", ")}), '${wanted}')`);
   }
 
-  /** A verb with its arguments as parameters. The one that is sent last is not copied once more by `pg` for each after it. */
-  #written(
-    verb: string,
-    args: readonly Argument[],
-    last?: number,
-  ): { text: (name?: string) => string; params: Param[] } {
-    const encode = this.#queryable.encodeTextArray;
-    const params: Param[] = [];
-    const place = (arg: Argument): string => {
-      if (arg === null || arg === undefined) return "null";
-      if (!Array.isArray(arg)) {
-        checkStorable(`An argument of ${verb}`, arg as string);
-        return `$${params.push(arg as string)}::text`;
-      }
-      for (const one of arg as Texts) {
-        if (one !== null && !(one instanceof Uint8Array)) checkStorable(`An argument of ${verb}`, one);
-      }
-      // Through text, where a driver would otherwise try its own way with arrays.
-      return encode
-        ? `$${params.push(encode(arg))}::text[]`
-        : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
-    };
-    const places = args.map((arg, i) => (i === last ? "" : place(arg)));
-    if (last !== undefined) places[last] = place(args[last]);
-    const schema = quoteIdentifier(this.#schema);
-    return { text: (name = verb) => `${schema}.${name}(${places.join(", ")})`, params };
-  }
-
-  async #ask(text: string, params: Param[]): Promise<Record<string, unknown>[]> {
+  async #rows(verb: string, args: readonly Argument[], columns?: string): Promise<Record<string, unknown>[]> {
+    const { text, params } = statementOf(this.#queryable, { schema: this.#schema, verb, args, columns });
     const { rows } = await this.#queryable.query(text, params);
     giveBack(params);
     return rows;
   }
-}
-
-/** What can be large of a verb. */
-interface Large {
-  readonly argument: number;
-  readonly procedure: string;
 }
 
 /** Of the type `claimed`, what a run needs. */
