@@ -51,7 +51,7 @@ begin
     -- In one order for everybody, so that batches do not lock crosswise.
     select u.* from unnest(scopes, keys, attempts::integer[], results) with ordinality
       as u(scope, key, attempt, result, i)
-    order by u.scope, u.key
+    order by u.key, u.scope
   ), finished as (
     update onceward.task t set state = 'done', due_at = null, finished_at = onceward.now(), reason = null
     from item u
@@ -117,7 +117,7 @@ begin
       left(coalesce(nullif(u.reason, ''), 'failed without a message'), 2000) as reason
     from unnest(scopes, keys, attempts::integer[], reasons, retries) with ordinality
       as u(scope, key, attempt, reason, retry, i)
-    order by u.scope, u.key
+    order by u.key, u.scope
   ), failed as (
     update onceward.task t set
       state = case when u.retry = 'unknown' then 'unknown'

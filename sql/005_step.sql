@@ -15,7 +15,7 @@ begin
   with item as (
     select u.* from unnest(scopes, keys, attempts::integer[], names, states, "values") with ordinality
       as u(scope, key, attempt, name, state, value, i)
-    order by u.scope, u.key, u.name
+    order by u.key, u.scope, u.name
   ), held as materialized (
     select u.*, t.generation from item u
     join onceward.task t on t.scope = u.scope and t.key = u.key and t.attempt = u.attempt and t.state = 'running'

@@ -32,7 +32,7 @@ declare
 begin
   -- In one order for everybody, so that two who replay the same ones do not lock crosswise.
   for item in
-    select u.* from unnest(scopes, keys) with ordinality as u(scope, key, i) order by u.scope, u.key, u.i
+    select u.* from unnest(scopes, keys) with ordinality as u(scope, key, i) order by u.key, u.scope, u.i
   loop
     select * into t from onceward.task k where k.scope = item.scope and k.key = item.key for update;
     outcome := case

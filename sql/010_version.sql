@@ -20,7 +20,7 @@ create table onceward.version (
   final boolean not null,
   cause text,
   applied_at timestamptz not null,
-  primary key (scope, key),
+  primary key (key, scope),
   constraint version_key_length check (octet_length(key) between 1 and 1024)
 );
 

@@ -12,7 +12,7 @@
 -- Keys and effects must outlive the sender's memory (Stripe resends for 30 days): younger than 35 days needs
 -- `override`, and nothing allows less than two hours: record is told the time of events that are older than one hour alone.
 --
--- A call looks at `max` rows at most and stays short; `after` of its answer is where the next one goes on, until it
+-- A call looks at `max` rows of its lane at most and stays short; `after` of its answer is where the next one goes on, until it
 -- is null. It walks along an index, so that a whole round costs one look at each row and not one a batch. Rows that
 -- somebody holds are left for the next round: it waits for nobody, and nobody waits for longer than one call.
 --
@@ -38,10 +38,14 @@ create function onceward.is_forgotten(in_scope text, happened_at timestamptz) re
       where p.scope = in_scope and p.until >= happened_at - interval '5 minutes')
   $fn$;
 
+create function onceward.in_lane(scope text, lane text) returns boolean
+  language sql immutable
+  as $fn$ select lane is null or scope = lane or starts_with(scope, lane || '/') $fn$;
+
 create function onceward.in_lanes(scope text, lane text, except_lanes text[]) returns boolean
   language sql immutable
   as $fn$
-    select (lane is null or scope = lane or starts_with(scope, lane || '/'))
+    select onceward.in_lane(scope, lane)
       and not exists (select from unnest(except_lanes) as x(lane) where scope = x.lane or starts_with(scope, x.lane || '/'))
   $fn$;
 
@@ -79,10 +83,9 @@ declare
   horizon timestamptz := onceward.now() - older_than::interval;
   most integer := prune.max::integer;
   wet boolean := not dry::boolean;
-  -- A lane is a range of scopes; a missing one begins before the first and ends after the last.
-  first_scope text collate "C" := coalesce(after::jsonb ->> 0, lane, '');
-  end_scope text collate "C" := coalesce(lane || '0', U&'\+10FFFF');
-  first_key text collate "C" := coalesce(after::jsonb ->> 1, '');
+  -- Where the last call stopped: a key and its scope, or a machine's name and its subject.
+  last_first text collate "C" := coalesce(after::jsonb ->> 0, '');
+  last_second text collate "C" := coalesce(after::jsonb ->> 1, '');
   seen integer;
   n integer;
   last jsonb;
@@ -100,8 +103,8 @@ begin
   if what = 'payloads' then
     with walk as materialized (
       select p.scope, p.key from onceward.payload p
-      where (p.scope, p.key) > (first_scope, first_key) and p.scope < end_scope
-      order by p.scope, p.key limit most
+      where (p.key, p.scope) > (last_first, last_second) and onceward.in_lane(p.scope, lane)
+      order by p.key, p.scope limit most
     ), old as materialized (
       select t.scope, t.key from walk w join onceward.task t on t.scope = w.scope and t.key = w.key
       where t.finished_at < horizon and t.state = any (coalesce(states, '{done,ignored,cancelled}'))
@@ -112,16 +115,16 @@ begin
     ), gone as (
       delete from onceward.payload x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.key, w.scope) order by w.key desc, w.scope desc))[1]
     into seen, n, last from walk w;
 
   elsif what = 'steps' then
     with walk as materialized (
       select s.scope, s.key, s.generation, s.name, s.started_at from onceward.step s
-      where (s.scope, s.key, s.generation, s.name)
-          > (first_scope, first_key, coalesce((after::jsonb ->> 2)::integer, 0), coalesce(after::jsonb ->> 3, ''))
-        and s.scope < end_scope
-      order by s.scope, s.key, s.generation, s.name limit most
+      where (s.key, s.scope, s.generation, s.name)
+        > (last_first, last_second, coalesce((after::jsonb ->> 2)::integer, 0), coalesce(after::jsonb ->> 3, ''))
+        and onceward.in_lane(s.scope, lane)
+      order by s.key, s.scope, s.generation, s.name limit most
     ), old as materialized (
       select t.scope, t.key, w.generation, w.name
       from walk w join onceward.task t on t.scope = w.scope and t.key = w.key
@@ -133,15 +136,15 @@ begin
       delete from onceward.step x using old
       where x.scope = old.scope and x.key = old.key and x.generation = old.generation and x.name = old.name and wet
     )
-    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key, w.generation, w.name)
-      order by w.scope desc, w.key desc, w.generation desc, w.name desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.key, w.scope, w.generation, w.name)
+      order by w.key desc, w.scope desc, w.generation desc, w.name desc))[1]
     into seen, n, last from walk w;
 
   elsif what = 'keys' then
     with walk as materialized (
       select k.scope, k.key from onceward.task k
-      where (k.scope, k.key) > (first_scope, first_key) and k.scope < end_scope
-      order by k.scope, k.key limit most
+      where (k.key, k.scope) > (last_first, last_second) and onceward.in_lane(k.scope, lane)
+      order by k.key, k.scope limit most
     ), old as materialized (
       select t.scope, t.key, t.created_at from walk w join onceward.task t on t.scope = w.scope and t.key = w.key
       where t.finished_at < horizon
@@ -164,7 +167,7 @@ begin
     ), gone as (
       delete from onceward.task x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.key, w.scope) order by w.key desc, w.scope desc))[1]
     into seen, n, last from walk w;
 
   elsif what = 'log' then
@@ -204,7 +207,7 @@ begin
   elsif what = 'moves' then
     with walk as materialized (
       select m.name, m.subject, m.version, m.moved_at from onceward.move m
-      where (m.name, m.subject, m.version) > (coalesce(after::jsonb ->> 0, ''), first_key, coalesce((after::jsonb ->> 2)::integer, 0))
+      where (m.name, m.subject, m.version) > (last_first, last_second, coalesce((after::jsonb ->> 2)::integer, 0))
       order by m.name, m.subject, m.version limit most
     ), old as materialized (
       select w.name, w.subject, w.version from walk w
@@ -221,15 +224,15 @@ begin
   else
     with walk as materialized (
       select k.scope, k.key, k.taken_at from onceward.effect k
-      where (k.scope, k.key) > (first_scope, first_key) and k.scope < end_scope
-      order by k.scope, k.key limit most
+      where (k.key, k.scope) > (last_first, last_second) and onceward.in_lane(k.scope, lane)
+      order by k.key, k.scope limit most
     ), old as materialized (
       select w.scope, w.key from walk w
       where w.taken_at < horizon and onceward.in_lanes(w.scope, lane, except_lanes)
     ), gone as (
       delete from onceward.effect x using old where x.scope = old.scope and x.key = old.key and wet
     )
-    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.scope, w.key) order by w.scope desc, w.key desc))[1]
+    select count(*), (select count(*) from old), (array_agg(jsonb_build_array(w.key, w.scope) order by w.key desc, w.scope desc))[1]
     into seen, n, last from walk w;
   end if;
   return jsonb_build_object('pruned', n, 'after', case when seen = most then last::text end);
