@@ -77,7 +77,7 @@ begin
       else 'running' end as state offset 0) t
     where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
     on conflict do nothing
-    returning scope, key, (extract(epoch from created_at - at) * 1000000)::integer as i
+    returning scope, key, (date_part('epoch', created_at - at) * 1000000)::integer as i
   ), payload as (
     insert into onceward.payload (scope, key, body, bytes)
     select task.scope, task.key,
@@ -105,6 +105,8 @@ declare
   first_start constant timestamptz := case when lease is not null then at end;
   first_holder constant text := case when lease is not null then worker end;
   first_attempt constant smallint := case when lease is null then 0 else 1 end;
+  first_answer constant jsonb := case when lease is null then '{"outcome": "recorded"}'
+    else '{"outcome": "claimed", "attempt": 1}' end;
   fresh integer[];
 begin
   if cardinality(keys) = 0 then
@@ -122,7 +124,7 @@ begin
     on conflict do nothing;
     if found then
       insert into onceward.payload (scope, key, body) values (scopes[1], keys[1], coalesce(bodies[1], 'null'));
-      fresh := '{1}';
+      return jsonb_build_array(first_answer);
     end if;
   else
     -- Bodies are fetched where they are needed and travel through no list, sort or join on the way: that cost as much
@@ -144,7 +146,7 @@ begin
       -- waited everybody in this batch. The offset keeps it one probe a key.
       where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
       on conflict do nothing
-      returning scope, key, (extract(epoch from created_at - at) * 1000000)::integer as i
+      returning scope, key, (date_part('epoch', created_at - at) * 1000000)::integer as i
     ), payload as (
       insert into onceward.payload (scope, key, body)
       select task.scope, task.key, coalesce(bodies[task.i], 'null') from task
@@ -153,8 +155,8 @@ begin
   end if;
 
   if cardinality(fresh) = cardinality(keys) and options is null then
-    return (select jsonb_agg(case when lease is null then '{"outcome": "recorded"}'::jsonb
-      else '{"outcome": "claimed", "attempt": 1}'::jsonb end) from generate_series(1, cardinality(keys)));
+    -- An expression, not a query, which would have to be set up and run.
+    return to_jsonb(array_fill(first_answer, array[cardinality(keys)]));
   end if;
   return onceward.record_answers(scopes, keys, bodies, fingerprints, options, fresh, lease, worker);
 end

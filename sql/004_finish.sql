@@ -70,7 +70,7 @@ begin
     perform onceward.release_groups(in_groups, groups);
   end if;
   if cardinality(done) = cardinality(keys) then
-    return (select jsonb_agg('done'::text) from generate_series(1, cardinality(keys)));
+    return to_jsonb(array_fill('done'::text, array[cardinality(keys)]));
   end if;
   return (select coalesce(jsonb_agg(case when i = any (done) then 'done' else 'lost' end order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
