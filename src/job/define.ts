@@ -73,7 +73,7 @@ async function makeTask(
   how: TaskOptions = {},
 ): Promise<NewTask> {
   const scope = jobScope(name);
-  const body = encodeInput(name, given);
+  const { body, copy } = encodeInput(name, given);
   const input = await checkInput(name, body, options.input, given);
   const { concurrency: { total, perKey } = {} } = options;
   const delay = how.delay ?? (how.at ? undefined : options.delay);
@@ -94,6 +94,7 @@ async function makeTask(
     scope,
     key,
     body,
+    input: copy,
     delayMs,
     dueAt: how.at,
     priority: how.priority ?? options.priority,

@@ -1,12 +1,13 @@
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
-import { decodeValue, encodeValue } from "../step/value.ts";
+import { decodeValue, encodeWithCopy } from "../step/value.ts";
 import { type Schema, validate } from "./schema.ts";
 
-/** Text of an input, as the ledger keeps it; empty for undefined. */
-export function encodeInput(job: string, input: unknown): string {
+/** An input as the ledger keeps it, empty for undefined; and as it will come back from there, where that is known. */
+export function encodeInput(job: string, input: unknown): { body: string; copy?: unknown } {
   try {
-    return encodeValue(input) ?? "";
+    const { text = "", copy } = encodeWithCopy(input);
+    return { body: text, copy };
   } catch (error) {
     throw new OncewardError("input_invalid", `The input of job ${job} cannot be kept. ${messageOf(error)}`, {
       cause: error,
@@ -41,10 +42,11 @@ export async function readInput(
 ): Promise<unknown> {
   if (task.body === null)
     throw new Fatal(`The payload of this task of job ${job} was pruned, so it cannot run.`);
-  const text = typeof task.body === "string" ? task.body : Buffer.from(task.body).toString("utf8");
-  let input: unknown;
+  let { input } = task;
   try {
-    input = decodeInput(text);
+    input ??= decodeInput(
+      typeof task.body === "string" ? task.body : Buffer.from(task.body).toString("utf8"),
+    );
   } catch (error) {
     throw new Fatal(`The input of this task of job ${job} cannot be read as JSON.`, { cause: error });
   }

@@ -16,7 +16,8 @@ function isEqual(a: NewTask, b: NewTask): boolean {
 
 function hasAllOf(a: NewTask, b: NewTask): boolean {
   for (const name in b) {
-    if (!isSame(a[name as keyof NewTask], b[name as keyof NewTask])) return false;
+    // The body says it too.
+    if (name !== "input" && !isSame(a[name as keyof NewTask], b[name as keyof NewTask])) return false;
   }
   return true;
 }

@@ -111,6 +111,7 @@ export function freshlyClaimed(task: NewTask, attempt: number): ClaimedTask {
     maxTries: task.maxTries ?? 30,
     serial: task.serial ?? null,
     body: task.body ?? "null",
+    input: task.input,
     steps: [],
   };
 }

@@ -11,6 +11,8 @@ export interface TaskIdentity {
 /** A task to write down. Its body is kept as it is given: text, or the bytes as they came. */
 export interface NewTask extends TaskIdentity {
   readonly body?: string | Uint8Array | undefined;
+  /** What the body says, where this process may run it at once: nobody else holds it. It is not written down. */
+  readonly input?: unknown;
   /** An event's type. */
   readonly type?: string | undefined;
   /** What must be equal whenever this identity is recorded again; unset: not compared. */
@@ -69,6 +71,8 @@ export interface ClaimedTask extends Claim {
   readonly claimedAt?: string | undefined;
   /** What was recorded: text, or bytes where it was not valid UTF-8; null where it has been pruned. */
   readonly body: string | Uint8Array | null;
+  /** What the body says, where it is known without reading it. */
+  readonly input?: unknown;
   readonly steps: readonly SavedStep[];
 }
 

@@ -64,6 +64,25 @@ describeWith("newest", "a job", (database) => {
     expect(await got.promise).toEqual(input);
   });
 
+  it("gets its input as it was when it was enqueued, and not what became of it since", async () => {
+    const one = make();
+    const got: unknown[] = [];
+    const work = ({ input }: { input: { list: number[] } }): void => {
+      got.push(structuredClone(input));
+      input.list.push(3);
+      if (got.length === 1) throw new Error("once more");
+    };
+    const job = defineJob(one.engine, "snapshot", { backoff: { baseMs: 1, capMs: 1 } }, work);
+    await one.engine.start();
+    const input = { list: [1] };
+    const enqueued = enqueue(one.engine, job, input);
+    input.list.push(2);
+    await enqueued;
+    await one.history.ended(2);
+    expect(got).toEqual([{ list: [1] }, { list: [1] }]);
+    expect(input).toEqual({ list: [1, 2] });
+  });
+
   it("refuses an input that nothing can keep, and says nothing of it", async () => {
     const one = make();
     const job = defineJob(one.engine, "refuse", () => undefined);

@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Fatal, OncewardError } from "../../src/errors.ts";
 import { NotDone } from "../../src/step/outcome.ts";
-import { decodeValue, encodeValue } from "../../src/step/value.ts";
+import { decodeValue, encodeValue, encodeWithCopy } from "../../src/step/value.ts";
 
 const through = (value: unknown): unknown => decodeValue(encodeValue(value) ?? null);
 
@@ -15,6 +16,57 @@ describe("a kept value", () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  it("has a copy that is what would come back, and that nobody else holds", () => {
+    const { tree } = fc.letrec((tie) => ({
+      tree: fc.oneof({ maxDepth: 4 }, fc.jsonValue(), tie("object"), fc.array(tie("tree"), { maxLength: 4 })),
+      object: fc.dictionary(
+        fc.oneof(fc.string(), fc.constantFrom("__proto__", "constructor", "1", "toString")),
+        fc.oneof(tie("tree"), fc.constant(undefined)),
+        { noNullPrototype: false, maxKeys: 4 },
+      ),
+    }));
+    let copies = 0;
+    fc.assert(
+      fc.property(tree, (value) => {
+        const { text, copy } = encodeWithCopy(value);
+        expect(text).toBe(encodeValue(value));
+        if (copy === undefined) return;
+        copies++;
+        // Not toStrictEqual, which believes what a property called `constructor` says.
+        expect(isDeepStrictEqual(copy, decodeValue(text))).toBe(true);
+        expect(JSON.stringify(copy)).toBe(text);
+        const own = objectsIn(copy);
+        expect([...objectsIn(value)].some((part) => own.has(part))).toBe(false);
+      }),
+      { numRuns: 500 },
+    );
+    expect(copies).toBeGreaterThan(100);
+  });
+
+  it.each([
+    ["a symbol", { a: 1, [Symbol("s")]: 2 }, { a: 1 }],
+    ["what is hidden", Object.defineProperty({ a: 1 }, "b", { value: 2 }), { a: 1 }],
+    ["what is frozen", Object.freeze({ a: Object.freeze([1]) }), { a: [1] }],
+    ["a getter", Object.defineProperty({}, "a", { enumerable: true, get: () => 1 }), { a: 1 }],
+  ])("has a copy without %s", (_, value, expected) => {
+    const { copy } = encodeWithCopy(value);
+    expect(Object.getOwnPropertyDescriptors(copy)).toStrictEqual(Object.getOwnPropertyDescriptors(expected));
+    expect(Object.isFrozen((copy as { a: unknown }).a)).toBe(typeof expected.a !== "object");
+  });
+
+  it("has no copy where JSON alone would not bring it back", () => {
+    for (const value of [
+      new Date(0),
+      { at: new Date(0) },
+      [undefined],
+      -0,
+      { $onceward: "x" },
+      new Map(),
+      1n,
+    ])
+      expect(encodeWithCopy(value)).toEqual({ text: encodeValue(value) });
   });
 
   it("is plain JSON where JSON suffices, so that any language can read it", () => {
@@ -146,4 +198,11 @@ function deep(levels: number): unknown {
   let value: unknown = 1;
   for (let i = 0; i < levels; i++) value = [value];
   return value;
+}
+
+function objectsIn(value: unknown, found = new Set<object>()): Set<object> {
+  if (typeof value !== "object" || value === null) return found;
+  found.add(value);
+  for (const part of Object.values(value)) objectsIn(part, found);
+  return found;
 }
