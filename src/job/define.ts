@@ -73,8 +73,8 @@ async function makeTask(
   how: TaskOptions = {},
 ): Promise<NewTask> {
   const scope = jobScope(name);
-  const { body, copy } = encodeInput(name, given);
-  const input = await checkInput(name, body, options.input, given);
+  const { body, input } = encodeInput(name, given);
+  const checked = await checkInput(name, body, options.input, given);
   const { concurrency: { total, perKey } = {} } = options;
   const delay = how.delay ?? (how.at ? undefined : options.delay);
   if (how.delay !== undefined && how.at !== undefined) {
@@ -89,16 +89,18 @@ async function makeTask(
   const delayMs = delay === undefined ? undefined : milliseconds(delay);
   const when = how.at?.toISOString() ?? String(delayMs ?? 0);
   const key =
-    how.key ?? options.key?.(input) ?? (how.parent ? childKey(how.parent, { scope, body, when }) : newKey());
+    how.key ??
+    options.key?.(checked) ??
+    (how.parent ? childKey(how.parent, { scope, body, when }) : newKey());
   return {
     scope,
     key,
     body,
-    input: copy,
+    input,
     delayMs,
     dueAt: how.at,
     priority: how.priority ?? options.priority,
-    serial: how.serial ?? perKey?.key(input) ?? options.serial?.(input),
+    serial: how.serial ?? perKey?.key(checked) ?? options.serial?.(checked),
     slots: perKey?.limit ?? total,
     maxTries: options.maxAttempts,
     cause: how.cause ?? how.parent,

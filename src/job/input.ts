@@ -1,13 +1,13 @@
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
-import { decodeValue, encodeWithCopy } from "../step/value.ts";
+import { decodeValue, keep } from "../step/value.ts";
 import { type Schema, validate } from "./schema.ts";
 
-/** An input as the ledger keeps it, empty for undefined; and as it will come back from there, where that is known. */
-export function encodeInput(job: string, input: unknown): { body: string; copy?: unknown } {
+/** An input as the ledger keeps it, empty for undefined, and as it comes back from there. */
+export function encodeInput(job: string, given: unknown): { body: string; input: unknown } {
   try {
-    const { text = "", copy } = encodeWithCopy(input);
-    return { body: text, copy };
+    const { text = "", value } = keep(given);
+    return { body: text, input: value };
   } catch (error) {
     throw new OncewardError("input_invalid", `The input of job ${job} cannot be kept. ${messageOf(error)}`, {
       cause: error,

@@ -8,7 +8,7 @@ import { stepOtherKind, warnUnasked } from "./changed.ts";
 import { stepKey } from "./key.ts";
 import { NotDone } from "./outcome.ts";
 import type { Step, StepOptions, StepTools } from "./step.ts";
-import { decodeValue, encodeValue } from "./value.ts";
+import { decodeValue, encodeValue, keep, type Kept } from "./value.ts";
 import { waits } from "./wait.ts";
 
 export interface Steps<Tx> {
@@ -34,8 +34,8 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
   function step<T>(name: string, ...rest: [Fn<T>] | [StepOptions<T>, Fn<T>]): Promise<T> {
     const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
     return attempt.ask(name, async (known) => {
-      const kept = keptOf<T>(name, known);
-      if (kept) return kept.value;
+      const settled = settledOf<T>(name, known);
+      if (settled) return settled.value;
       if (run.dryRun) return attempt.stop(run.dryRun.stopAt(name, stepKey(task, name)));
       const policy = policyOf(options);
       if (known?.state === "started") {
@@ -52,28 +52,28 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
       } catch (error) {
         throw await failed(attempt, name, policy, error);
       }
-      const text = encoded(name, value);
-      await attempt.save(name, "done", text);
-      return decodeValue(text) as T;
+      const result = kept(name, value);
+      await attempt.save(name, "done", result.text);
+      return result.value as T;
     });
   }
 
   function transaction<T>(name: string, fn: (tx: Tx, tools: StepTools) => T | Promise<T>): Promise<T> {
     return attempt.ask(name, async (known) => {
-      const kept = keptOf<T>(name, known);
-      if (kept) return kept.value;
-      let text: string | undefined;
+      const settled = settledOf<T>(name, known);
+      if (settled) return settled.value;
+      let result: Kept;
       let told = false;
       try {
-        text = await engine.database.transaction(
+        result = await engine.database.transaction(
           async (tx, ledger) => {
-            const value = encoded(name, await fn(tx, toolsOf(name, known)));
+            const made = kept(name, await fn(tx, toolsOf(name, known)));
             const { scope, key, attempt: number } = task;
             // The last statement: it holds the claim against takers until the commit.
             const verbs = engine.ledger.within(ledger);
             told = true;
-            await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value });
-            return value;
+            await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value: made.text });
+            return made;
           },
           { signal: run.signal },
         );
@@ -82,8 +82,8 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
         if (told && error instanceof OncewardError && error.code === "claim_lost") throw attempt.lost();
         throw await failed(attempt, name, policyOf({}), error);
       }
-      attempt.saved(name, "done", text);
-      return decodeValue(text) as T;
+      attempt.saved(name, "done", result.text);
+      return result.value as T;
     });
   }
 
@@ -101,7 +101,7 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
 type Fn<T> = (tools: StepTools) => T | Promise<T>;
 
 /** What an earlier call has settled for good. */
-function keptOf<T>(name: string, known: KnownStep | undefined): { value: T } | undefined {
+function settledOf<T>(name: string, known: KnownStep | undefined): { value: T } | undefined {
   if (known?.state === "waiting") throw stepOtherKind(name);
   if (known?.state === "done") return { value: decodeValue(known.value) as T };
   // Without a value it is known that nothing happened, and that it may run again.
@@ -153,9 +153,9 @@ async function judge(
     | { done: boolean; value?: unknown };
   if (verdict === "unknown") return attempt.stop(unknownOutcome(name, "The provider could not tell either."));
   if (!verdict.done) return undefined;
-  const text = encoded(name, verdict.value);
-  await attempt.save(name, "done", text);
-  return { value: decodeValue(text) };
+  const result = kept(name, verdict.value);
+  await attempt.save(name, "done", result.text);
+  return result;
 }
 
 /** The step's function threw. What does that say about the world, and what must be kept of it? */
@@ -179,9 +179,9 @@ function unknownOutcome(name: string, why: string, cause?: unknown): OncewardErr
 }
 
 /** A value that cannot be kept ends the task: its effect has taken place, and trying again would repeat it. */
-function encoded(name: string, value: unknown): string | undefined {
+function kept(name: string, value: unknown): Kept {
   try {
-    return encodeValue(value);
+    return keep(value);
   } catch (error) {
     throw new Fatal(`The result of step "${name}" cannot be kept. ${messageOf(error)}`, { cause: error });
   }
