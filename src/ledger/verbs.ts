@@ -401,11 +401,13 @@ export class Verbs {
       return;
     }
     const schema = quoteIdentifier(this.#schema);
-    const texts = args.map((arg) => {
+    const lists = args.map((arg) => {
       checkStorable(`An argument of ${verb}`, arg);
-      return arg === undefined ? "null" : textLiteral(arg);
+      return `array[${arg === undefined ? "null" : textLiteral(arg)}]::text[]`;
     });
-    last(`select ${schema}.must(${schema}.${verb}(${texts.join(", ")}), '${wanted}')`);
+    // Not by the name of the single form: the server would read what that stands for with each statement, which is a
+    // fifth of what this one takes.
+    last(`select ${schema}.must(${schema}.${verb}_many(${lists.join(", ")}) -> 0, '${wanted}')`);
   }
 
   async #rows(verb: string, args: readonly Argument[], columns?: string): Promise<Record<string, unknown>[]> {
