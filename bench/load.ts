@@ -77,10 +77,10 @@ async function generate(): Promise<void> {
   const nextId = ids();
   const count = load.repeated ?? WARM + load.seconds * FASTEST;
   const requests = Array.from({ length: count }, () => request(nextId(), load.port));
-  const sockets = await Promise.all(Array.from({ length: load.connections }, () => open(load.port)));
+  const lines = await Promise.all(Array.from({ length: load.connections }, () => open(load.port)));
   // Every server warms up with what is not counted; where events repeat, this is their first delivery.
   const first = load.repeated ? requests : requests.splice(0, WARM);
-  const { requests: warm } = await drive(sockets, {
+  const { requests: warm } = await drive(lines, {
     requests: first,
     rounds: 1,
     seconds: load.repeated ? 60 : 1,
@@ -88,7 +88,7 @@ async function generate(): Promise<void> {
   process.send!(warm);
   await once(process, "message");
   const cpu = process.cpuUsage();
-  const result = await drive(sockets, {
+  const result = await drive(lines, {
     requests,
     rounds: load.repeated ? Infinity : 1,
     seconds: load.seconds,
@@ -104,15 +104,30 @@ async function generate(): Promise<void> {
   process.send!(loaded, () => process.exit());
 }
 
-async function open(port: number): Promise<Socket> {
-  const socket = connect({ port, host: "127.0.0.1", noDelay: true });
+/** A connection, and who is told of what comes over it. */
+interface Line {
+  readonly socket: Socket;
+  receive(chunk: Buffer): void;
+}
+
+/** What comes is read into one buffer, again and again: a stream would make one for each answer, and pass it around. */
+async function open(port: number): Promise<Line> {
+  const onread = {
+    buffer: Buffer.allocUnsafe(16 * 1024),
+    callback(length: number, buffer: Uint8Array): boolean {
+      line.receive((buffer as Buffer).subarray(0, length));
+      return true;
+    },
+  };
+  const socket = connect({ port, host: "127.0.0.1", noDelay: true, onread });
+  const line: Line = { socket, receive: () => undefined };
   await once(socket, "connect");
-  return socket;
+  return line;
 }
 
 /** Sends until the time is over or, after so many rounds, all are sent; waits for the answers under way. */
 async function drive(
-  sockets: readonly Socket[],
+  lines: readonly Line[],
   plan: { requests: readonly Buffer[]; rounds: number; seconds: number },
 ): Promise<{ requests: number; seconds: number; statuses: Record<string, number>; latencies: number[] }> {
   const { requests, rounds } = plan;
@@ -129,12 +144,12 @@ async function drive(
     }
     return round < rounds && performance.now() < until ? requests[next++] : undefined;
   };
-  await Promise.all(sockets.map((socket) => converse(socket, take, statuses, latencies)));
+  await Promise.all(lines.map((line) => converse(line, take, statuses, latencies)));
   return { requests: latencies.length, seconds: (performance.now() - began) / 1000, statuses, latencies };
 }
 
 function converse(
-  socket: Socket,
+  line: Line,
   take: () => Buffer | undefined,
   statuses: Record<string, number>,
   latencies: number[],
@@ -144,16 +159,14 @@ function converse(
     let text = "";
     // Answers are alike: one of the length of the last whole one, in one piece, needs no second look.
     let usual = 0;
+    const { socket } = line;
     const send = () => {
       const bytes = take();
-      if (!bytes) {
-        socket.off("data", receive);
-        return resolve();
-      }
+      if (!bytes) return resolve();
       sent = performance.now();
       socket.write(bytes);
     };
-    const receive = (chunk: Buffer) => {
+    line.receive = (chunk) => {
       let status: string;
       if (text === "" && chunk.length === usual) status = chunk.toString("latin1", 9, 12);
       else {
@@ -167,7 +180,6 @@ function converse(
       latencies.push(performance.now() - sent);
       send();
     };
-    socket.on("data", receive);
     socket.once("error", reject);
     socket.once("close", () => reject(new Error("the server closed a connection")));
     send();
