@@ -22,17 +22,17 @@ export interface Kept {
 export function keep(value: unknown): Kept {
   // Most values are plain JSON: a copy costs a fifth of taking them apart and putting them together again.
   const copy = value === undefined ? undefined : plainCopy(value);
-  if (copy !== notPlain) return { text: checkSize(JSON.stringify(value)), value: copy };
-  const text = checkSize(JSON.stringify(toTree(value)));
-  return { text, value: decodeValue(text) };
+  const text = textOf(value, copy !== notPlain);
+  return { text, value: copy === notPlain ? decodeValue(text) : copy };
 }
 
 /** The text alone. */
 export function encodeValue(value: unknown): string | undefined {
-  return keep(value).text;
+  return textOf(value, value === undefined || plainCopy(value) !== notPlain);
 }
 
-function checkSize(text: string | undefined): string | undefined {
+function textOf(value: unknown, plain: boolean): string | undefined {
+  const text = JSON.stringify(plain ? value : toTree(value)) as string | undefined;
   if (text === undefined) return undefined;
   // A UTF-16 unit takes at most three bytes.
   const bytes = text.length * 3 <= maxBytes ? 0 : Buffer.byteLength(text);
