@@ -12,9 +12,10 @@
 -- Keys and effects must outlive the sender's memory (Stripe resends for 30 days): younger than 35 days needs
 -- `override`, and nothing allows less than two hours: record is told the time of events that are older than one hour alone.
 --
--- A call looks at `max` rows of its lane at most and stays short; `after` of its answer is where the next one goes on, until it
+-- A call looks at `max` rows at most and stays short; `after` of its answer is where the next one goes on, until it
 -- is null. It walks along an index, so that a whole round costs one look at each row and not one a batch. Rows that
 -- somebody holds are left for the next round: it waits for nobody, and nobody waits for longer than one call.
+-- Of one lane it looks at `max` of that lane's, and passes by the entries of others in the index, however many they are.
 --
 -- lane: only of this lane; except_lanes: not of these; states: only tasks in these. Left out, states are those that
 -- nobody waits for: payloads of done, ignored and cancelled tasks, keys of these and of dead ones.

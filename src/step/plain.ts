@@ -6,7 +6,7 @@ export const notPlain = Symbol("not plain JSON");
 
 /**
  * What JSON.parse makes of what JSON.stringify writes of this value, or `notPlain` where that is not the same as the
- * value. Texts are shared and not read anew, so that it takes half as long as to parse (3 KB: 6 µs against 13).
+ * value. Texts are shared and not read anew, so that it takes half as long as to parse (3 KB: 10 µs against 20, in a slow hour).
  */
 export function plainCopy(value: unknown, depth = maxDepth): unknown {
   if (typeof value === "string" || typeof value === "boolean" || value === null) return value;
