@@ -153,7 +153,7 @@ function receive(
 }
 
 function storm(id: string, title: string, options: Section["options"]): Section {
-  const list: VariantName[] = [ours, "inline", "naiveTransaction"];
+  const list: VariantName[] = ["http", ours, "inline", "naiveTransaction"];
   return { ...section("storm", title, list), id, options, unit: "ms" };
 }
 
