@@ -15,6 +15,7 @@ export class Tools {
   readonly #engine: Engine;
   readonly #verbs: Verbs;
   readonly #cause: TaskIdentity | undefined;
+  readonly #underWay = new Set<Promise<unknown>>();
   #open = true;
 
   constructor(engine: Engine, verbs: Verbs, cause: TaskIdentity | undefined) {
@@ -23,11 +24,28 @@ export class Tools {
     this.#cause = cause;
   }
 
-  readonly enqueue = async (
+  readonly enqueue = (
     job: Job | JobReference,
     input?: unknown,
     options?: EnqueueOptions,
-  ): Promise<Enqueued> => {
+  ): Promise<Enqueued> => this.#watched(this.#enqueue(job, input, options));
+
+  readonly once = (key: string): Promise<boolean> => this.#watched(this.#once(key));
+
+  /**
+   * Waits for what was called and not awaited, then closes. It belongs to the transaction too: without this the work
+   * would be done for ever, and the job never recorded. Where it fails, so does the work.
+   */
+  async settle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
+    this.close();
+  }
+
+  close(): void {
+    this.#open = false;
+  }
+
+  async #enqueue(job: Job | JobReference, input?: unknown, options?: EnqueueOptions): Promise<Enqueued> {
     this.#check();
     const known = job.task ? job : jobNamed(this.#engine, job.name);
     const task = await known.task(input, { ...options, cause: this.#cause });
@@ -37,15 +55,17 @@ export class Tools {
     if (recorded?.outcome === "duplicate") return { outcome: "duplicate", scope, key };
     if (!task.delayMs && !task.dueAt) this.due.add(scope);
     return { outcome: "enqueued", scope, key };
-  };
+  }
 
-  readonly once = async (key: string): Promise<boolean> => {
+  async #once(key: string): Promise<boolean> {
     this.#check();
     return this.#verbs.once(key, { cause: this.#cause });
-  };
+  }
 
-  close(): void {
-    this.#open = false;
+  #watched<T>(call: Promise<T>): Promise<T> {
+    const watched = call.finally(() => this.#underWay.delete(watched));
+    this.#underWay.add(watched);
+    return watched;
   }
 
   #check(): void {

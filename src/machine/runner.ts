@@ -145,6 +145,7 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
       const { enqueue, once } = tools;
       try {
         await run({ subject, ...moved, data, after: timer?.after, cause, tx, enqueue, once });
+        await tools.settle();
       } finally {
         tools.close();
       }
