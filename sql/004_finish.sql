@@ -81,14 +81,15 @@ create function onceward.complete(scope text, key text, attempt text, result tex
   language sql volatile
   as $fn$ select onceward.complete_many(array[scope], array[key], array[attempt], array[result]) -> 0 $fn$;
 
--- must: the answer of a verb that is the last word of a transaction, sent along with its commit. Raises (OW001) where
--- it is not the one that was wanted, so that the commit undoes all: "lost" must never be committed.
+-- must: the answer of a verb that is the last word of a transaction, sent along with its commit. Raises where it is not
+-- the one that was wanted, so that the commit undoes all: "lost" (OW001) must never be committed, nor what was
+-- committed before ("kept", OW002).
 create function onceward.must(answer jsonb, wanted text) returns jsonb
   language plpgsql volatile
   as $fn$
 begin
   if answer #>> '{}' is distinct from wanted then
-    raise exception using errcode = 'OW001', message = 'onceward: ' || coalesce(answer #>> '{}', 'no answer');
+    raise exception using errcode = case answer #>> '{}' when 'kept' then 'OW002' else 'OW001' end, message = 'onceward: ' || coalesce(answer #>> '{}', 'no answer');
   end if;
   return answer;
 end

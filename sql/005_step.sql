@@ -1,7 +1,8 @@
 -- Steps: the kept parts of a task, and the signals it can wait for.
 
--- step_save: ["saved" | "lost", …]. States: 'started' (before a call whose outcome may stay unknown),
--- 'done', 'failed', 'waiting' (for a signal). A step that is done stays as it is.
+-- step_save: ["saved" | "kept" | "lost", …]. States: 'started' (before a call whose outcome may stay unknown),
+-- 'done', 'failed', 'waiting' (for a signal). A step that is done stays as it is: "kept". What else this transaction
+-- wrote for the step was then written before, by one whose answer was lost, and must not be committed once more.
 -- The task's row is held against takers (for key share) until the commit: a claim cannot slip in
 -- between the look at the attempt and the write.
 create function onceward.step_save_many(
@@ -10,7 +11,8 @@ create function onceward.step_save_many(
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off
   as $fn$
 declare
-  saved bigint[];
+  mine bigint[];
+  saved text[];
 begin
   with item as (
     select u.* from unnest(scopes, keys, attempts::integer[], names, states, "values") with ordinality
@@ -28,9 +30,11 @@ begin
     on conflict (scope, key, generation, name) do update set
       state = excluded.state, attempt = excluded.attempt, value = excluded.value, finished_at = excluded.finished_at
       where s.state <> 'done'
+    returning row(s.scope, s.key, s.name)::text as id
   )
-  select array_agg(h.i) into saved from held h;
-  return (select coalesce(jsonb_agg(case when i = any (saved) then 'saved' else 'lost' end order by i), '[]')
+  select (select array_agg(h.i) from held h), (select array_agg(w.id) from written w) into mine, saved;
+  return (select coalesce(jsonb_agg(case when i <> all (coalesce(mine, '{}')) then 'lost'
+      when row(scopes[i], keys[i], names[i])::text = any (saved) then 'saved' else 'kept' end order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;
@@ -43,8 +47,20 @@ create function onceward.step_save(
     select onceward.step_save_many(array[scope], array[key], array[attempt], array[name], array[state], array[value]) -> 0
   $fn$;
 
+-- Whether a value can be read back: JSON, or nothing.
+create function onceward.is_json(value text) returns boolean
+  language plpgsql immutable
+  as $fn$
+begin
+  perform value::json;
+  return true;
+exception when invalid_text_representation then
+  return false;
+end
+$fn$;
+
 -- step_resolve: a person says what became of a step whose outcome is unknown: 'done' (with its value)
--- or 'not done' (it runs again). Works while the task is parked; replay it afterwards.
+-- or 'not done' (it runs again). Works while the task is parked; replay it afterwards. The value is JSON.
 --   {"outcome": "resolved" | "missing"}
 create function onceward.step_resolve(
   scope text, key text, name text, decision text, value text default null, actor text default null,
@@ -53,7 +69,9 @@ create function onceward.step_resolve(
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 begin
-  if decision = 'done' then
+  if not onceward.is_json(value) then
+    return '{"outcome": "refused", "code": "value_invalid"}';
+  elsif decision = 'done' then
     update onceward.step s set state = 'done', value = step_resolve.value, finished_at = onceward.now()
     from onceward.task t
     where t.scope = step_resolve.scope and t.key = step_resolve.key and t.state = 'unknown'
@@ -79,7 +97,7 @@ begin
 end
 $fn$;
 
--- signal: tell a task something that it waits for, or will wait for. The first word counts.
+-- signal: tell a task something that it waits for, or will wait for. The first word counts. The value is JSON.
 -- Where the waiting step carries a fingerprint of what is to be approved, the signal must carry the same;
 -- one that came before, for something else, makes way.
 --   {"outcome": "sent" | "duplicate" | "missing"}
@@ -95,8 +113,12 @@ declare
   step onceward.step;
   waiting text;
 begin
-  -- The lock makes a deferring task and this signal see each other, whoever comes first.
-  select * into t from onceward.task k where k.scope = signal.scope and k.key = signal.key for no key update;
+  if not onceward.is_json(value) then
+    return '{"outcome": "refused", "code": "value_invalid"}';
+  end if;
+  -- The lock makes a deferring task and this signal see each other, whoever comes first; also an attempt that looks for a
+  -- last time before it keeps that the time is over, and which has only saved a step (for key share).
+  select * into t from onceward.task k where k.scope = signal.scope and k.key = signal.key for update;
   if not found then
     return '{"outcome": "missing"}';
   end if;

@@ -80,6 +80,7 @@ function meaningOf(error: unknown, isAway: (code: string) => boolean): unknown {
     return new OncewardError("database_unavailable", message, { cause: error });
   }
   if (codes.includes(LOST)) return lost(error);
+  if (codes.includes(KEPT)) return kept(error);
   return codes.includes("25P02") ? aborted(error) : error;
 }
 
@@ -90,6 +91,18 @@ export function lost(cause?: unknown): OncewardError {
   return new OncewardError(
     "claim_lost",
     "Another attempt has taken this task over; what this one wrote is undone.",
+    { cause },
+  );
+}
+
+/** SQLSTATE of `onceward.must`: the step was committed before, and nothing was committed now. */
+const KEPT = "OW002";
+
+export function kept(cause?: unknown): OncewardError {
+  return new OncewardError(
+    "transaction_aborted",
+    "This step was committed before, and the answer to that was lost; what was written now is undone. The next " +
+      "attempt of the task goes on after the step.",
     { cause },
   );
 }

@@ -41,7 +41,7 @@ export class Ledger {
     claim: Claim & { reason: string; retry: Retry },
   ) => Promise<"waiting" | "dead" | "unknown" | "lost">;
   readonly renew: (claim: Claim) => Promise<"renewed" | "lost">;
-  readonly saveStep: (step: StepToSave) => Promise<"saved" | "lost">;
+  readonly saveStep: (step: StepToSave) => Promise<"saved" | "kept" | "lost">;
 
   constructor(database: Database, options: LedgerOptions = {}) {
     this.database = database;

@@ -1,6 +1,6 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
 import { giveBack } from "../database/array.ts";
-import { lost } from "../database/failure.ts";
+import { kept, lost } from "../database/failure.ts";
 import type { Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import {
@@ -179,7 +179,7 @@ export class Verbs {
     return this.call("cancel", [task.scope, task.key, options.reason ?? "cancelled", options.actor ?? ""]);
   }
 
-  async saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "lost">> {
+  async saveSteps(steps: readonly StepToSave[]): Promise<Array<"saved" | "kept" | "lost">> {
     for (const step of steps) checkStep(step);
     return this.call("step_save_many", [
       ...claimColumns(steps),
@@ -397,7 +397,8 @@ export class Verbs {
   async #last(verb: string, args: readonly (string | undefined)[], wanted: string): Promise<void> {
     const { last } = this.#queryable;
     if (!last) {
-      if ((await this.call(verb, args)) !== wanted) throw lost();
+      const answer = await this.call(verb, args);
+      if (answer !== wanted) throw answer === "kept" ? kept() : lost();
       return;
     }
     const schema = quoteIdentifier(this.#schema);

@@ -35,8 +35,8 @@ export class Attempt {
   readonly #known: Map<string, KnownStep>;
   /** What was asked for in this attempt; false where it ended in an error and may be asked for again. */
   readonly #asked = new Map<string, boolean>();
-  /** Final failures that the function has not gone on from yet; see `keepFailure`. */
-  readonly #failures = new Map<string, string>();
+  /** Failures that the function has not gone on from yet; see `keepFailure`. */
+  readonly #failures = new Map<string, string | undefined>();
   readonly #waits: Wait[] = [];
   readonly #idle: (() => void)[] = [];
   #inFlight = 0;
@@ -86,6 +86,8 @@ export class Attempt {
     if (this.#inFlight++ > 0) this.#parallel = true;
     this.#asked.set(name, true);
     try {
+      // Tried again at once, it has not been gone on from.
+      if (this.#failures.get(name) === undefined) this.#failures.delete(name);
       await this.#keepFailures();
       const known = this.#known.get(name);
       if (!known) await this.#checkOrder(name);
@@ -124,10 +126,11 @@ export class Attempt {
   }
 
   /**
-   * A final failure is kept as soon as the function, having caught it, goes on to another step: then later
-   * attempts must take the same way. One that ends the task is not kept, so that reviving it tries again.
+   * A failure is kept as soon as the function, having caught it, goes on to another step. A final one, with its
+   * error: later attempts must take the same way. One that ends the task is not kept, so that reviving it tries again.
+   * Any other, without: later attempts run the step again, in its place.
    */
-  keepFailure(name: string, error: string): void {
+  keepFailure(name: string, error?: string): void {
     this.#failures.set(name, error);
   }
 
@@ -209,7 +212,7 @@ export class Attempt {
     await this.#keeping;
   }
 
-  async #persist(step: StepToSave): Promise<"saved" | "lost"> {
+  async #persist(step: StepToSave): Promise<"saved" | "kept" | "lost"> {
     for (let tries = 0; ; tries++) {
       try {
         return await this.run.ledger.saveStep(step);

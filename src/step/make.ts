@@ -1,8 +1,10 @@
+import type { Queryable } from "../database/database.ts";
 import { milliseconds } from "../duration.ts";
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { ClaimedTask } from "../ledger/task.ts";
 import type { Engine } from "../worker/engine.ts";
 import { type Finish, type Run, withSignal } from "../worker/lane.ts";
+import { withPlace } from "../worker/room.ts";
 import { Attempt, type KnownStep } from "./attempt.ts";
 import { stepOtherKind, warnUnasked } from "./changed.ts";
 import { stepKey } from "./key.ts";
@@ -52,7 +54,13 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
       } catch (error) {
         throw await failed(attempt, name, policy, error);
       }
-      const result = kept(name, value);
+      let result: Kept;
+      try {
+        result = kept(name, value);
+      } catch (error) {
+        attempt.keepFailure(name, encodeValue(error));
+        throw error;
+      }
       await attempt.save(name, "done", result.text);
       return result.value as T;
     });
@@ -65,17 +73,18 @@ export function makeStep<Tx>(engine: Engine<Tx>, task: ClaimedTask, run: Run): S
       let result: Kept;
       let told = false;
       try {
-        result = await engine.database.transaction(
-          async (tx, ledger) => {
-            const made = kept(name, await fn(tx, toolsOf(name, known)));
-            const { scope, key, attempt: number } = task;
-            // The last statement: it holds the claim against takers until the commit.
-            const verbs = engine.ledger.within(ledger);
-            told = true;
-            await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value: made.text });
-            return made;
-          },
-          { signal: run.signal },
+        const { database } = engine;
+        const work = async (tx: Tx, ledger: Queryable): Promise<Kept> => {
+          const made = kept(name, await fn(tx, toolsOf(name, known)));
+          const { scope, key, attempt: number } = task;
+          // The last statement: it holds the claim against takers until the commit.
+          const verbs = engine.ledger.within(ledger);
+          told = true;
+          await verbs.saveStepLast({ scope, key, attempt: number, name, state: "done", value: made.text });
+          return made;
+        };
+        result = await withPlace(engine.room, run, database.abortable, () =>
+          database.transaction(work, { signal: run.signal }),
         );
       } catch (error) {
         // Not where the function itself threw such an error, of another task.
@@ -162,10 +171,14 @@ async function judge(
 async function failed(attempt: Attempt, name: string, policy: Policy, error: unknown): Promise<unknown> {
   if (error instanceof Fatal || error instanceof NotDone) {
     if (policy.record) await attempt.save(name, "failed");
-    if (error instanceof Fatal) attempt.keepFailure(name, encodeValue(error) as string);
+    if (error instanceof Fatal) attempt.keepFailure(name, encodeValue(error));
     return error;
   }
-  if (policy.repeatForMs > 0 || policy.verify) return error;
+  if (policy.repeatForMs > 0 || policy.verify) {
+    // So that the next attempt, which finds what came after it done, knows that this one was not left out.
+    if (!policy.record) attempt.keepFailure(name);
+    return error;
+  }
   return attempt.stop(unknownOutcome(name, `It failed after it had started: ${messageOf(error)}`, error));
 }
 

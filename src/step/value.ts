@@ -120,6 +120,7 @@ function errorTree(error: Error, part: (value: unknown) => unknown): unknown {
     name,
     message,
     ...(code !== undefined && { code }),
+    ...(error instanceof Fatal && error.name !== "Fatal" && { fatal: true }),
     ...(cause instanceof Error && { cause: part(cause) }),
   };
 }
@@ -173,13 +174,15 @@ interface KeptError {
   readonly name: string;
   readonly message: string;
   readonly code?: string | number;
+  /** Of a class of its own that extends Fatal. */
+  readonly fatal?: boolean;
   readonly cause?: unknown;
 }
 
 function errorFrom(kept: KeptError): Error {
-  const { name, message, code } = kept;
+  const { name, message, code, fatal } = kept;
   const options = kept.cause === undefined ? undefined : { cause: fromTree(kept.cause) };
-  const Known = errors[name as keyof typeof errors];
+  const Known = fatal ? Fatal : errors[name as keyof typeof errors];
   const error = Known
     ? new Known(message, options)
     : name === "OncewardError" && typeof code === "string" && Object.hasOwn(errorTable, code)

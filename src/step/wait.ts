@@ -1,6 +1,7 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
 import type { ToldSignal } from "../ledger/signal.ts";
+import type { Verbs } from "../ledger/verbs.ts";
 import type { Attempt, KnownStep, Wait } from "./attempt.ts";
 import { stepOtherKind } from "./changed.ts";
 import { fingerprintOf } from "./fingerprint.ts";
@@ -45,22 +46,55 @@ function sleep(attempt: Attempt, name: string, wanted: Waiting): Promise<void> {
 function waitFor<T>(attempt: Attempt, name: string, options: WaitOptions): Promise<Waited<T>> {
   return attempt.ask(name, async (known) => {
     if (known?.state === "done") return decodeValue(known.value) as Waited<T>;
-    const fingerprint = options.of === undefined ? undefined : fingerprintOf(options.of);
+    const fingerprint = "of" in options ? fingerprintOf(options.of) : undefined;
     const timeout = options.timeout === undefined ? {} : { ms: milliseconds(options.timeout) };
     // An approval is for what the function asks now; where that has changed, the old one does not count.
     const approval = fingerprint === undefined ? {} : { fingerprint, of: toTree(options.of) };
     const { waiting, until } = await begun(attempt, name, known, timeout, approval);
-    const told = await signalOf(attempt, name, fingerprint);
+    const { ledger } = attempt.run;
     const endsAt = endOf(waiting, known);
-    const waited: Waited<unknown> | undefined = told
-      ? { outcome: "signalled", value: decodeValue(told.value), actor: told.actor }
-      : endsAt !== undefined && attempt.reached(endsAt)
-        ? { outcome: "timeout" }
-        : undefined;
-    if (!waited) return attempt.wait({ until, signal: name });
+    let told = await signalOf(ledger.verbs, attempt, name, fingerprint);
+    if (!told && endsAt !== undefined && attempt.reached(endsAt)) {
+      told = await lastCall(attempt, name, JSON.stringify(waiting), fingerprint);
+      if (!told) return timedOut;
+    }
+    if (!told) return attempt.wait({ until, signal: name });
+    const waited: Waited<unknown> = {
+      outcome: "signalled",
+      value: decodeValue(told.value),
+      actor: told.actor,
+    };
     await attempt.save(name, "done", encodeValue(waited));
     return waited as Waited<T>;
   });
+}
+
+const timedOut = { outcome: "timeout" } as const;
+
+/**
+ * Keeps that the time is over, unless a signal was sent meanwhile: then that one. To save a step holds the task against
+ * signals until the commit, so that whoever comes later finds the step done, and is told that it is late.
+ */
+async function lastCall(
+  attempt: Attempt,
+  name: string,
+  kept: string,
+  fingerprint: string | undefined,
+): Promise<ToldSignal | undefined> {
+  const { task, run } = attempt;
+  const { ledger } = run;
+  const told = await ledger.database.transaction(async (_tx, queryable) => {
+    const verbs = ledger.within(queryable);
+    const { scope, key, attempt: number } = task;
+    const step = { scope, key, attempt: number, name };
+    const [saved] = await verbs.saveSteps([{ ...step, state: "waiting", value: kept }]);
+    if (saved === "lost") throw attempt.lost();
+    const late = await signalOf(verbs, attempt, name, fingerprint);
+    if (!late) await verbs.saveSteps([{ ...step, state: "done", value: encodeValue(timedOut) }]);
+    return late;
+  });
+  if (!told) attempt.saved(name, "done", encodeValue(timedOut));
+  return told;
 }
 
 /** What was kept when it began, or is kept now; and until when it lasts. */
@@ -87,10 +121,11 @@ function endOf(waiting: Waiting, known: KnownStep | undefined): number | undefin
 }
 
 async function signalOf(
+  verbs: Verbs,
   attempt: Attempt,
   name: string,
   fingerprint: string | undefined,
 ): Promise<ToldSignal | undefined> {
-  const told = (await attempt.run.ledger.verbs.signals(attempt.task))[name];
+  const told = (await verbs.signals(attempt.task))[name];
   return told && (fingerprint === undefined || told.fingerprint === fingerprint) ? told : undefined;
 }

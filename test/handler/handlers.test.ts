@@ -5,6 +5,7 @@ import { connectSource } from "../../src/handler/source.ts";
 import { defineJob } from "../../src/job/define.ts";
 import { signed } from "../../src/source/generic.ts";
 import { describeWith } from "../support/postgres.ts";
+import { gate } from "../worker/support.ts";
 import { type App, type AppOptions, effect, event, openApp } from "./support.ts";
 
 describeWith("newest", "handlers", (database) => {
@@ -187,22 +188,35 @@ describeWith("newest", "handlers", (database) => {
     expect(await app.stateOf("stripe", sent.id)).toBe("cancelled");
   });
 
+  it("commits what its handler enqueued and did not await, and fails where that fails", async () => {
+    const app = await open(inline);
+    const mail = defineJob(app.engine, "unawaited", ({ input }: { input: { to: string } }) => input.to);
+    app.billing.on("invoice.paid", ({ event: { id }, enqueue, once }) => {
+      void enqueue(mail, { to: id }, { key: id });
+      void once(`unawaited:${id}`);
+    });
+    app.billing.on("invoice.voided", ({ event: { id }, enqueue }) => {
+      void enqueue(mail, { to: id }, { key: id, delay: "whenever" });
+    });
+    const [paid, voided] = [event("invoice.paid"), event("invoice.voided")];
+    expect(await app.deliver(paid)).toMatchObject({ status: 200, outcome: "done" });
+    expect(await app.stateOf("job/unawaited", paid.id)).toBe("waiting");
+    expect(await app.engine.ledger.verbs.once(`unawaited:${paid.id}`)).toBe(false);
+    expect(await app.deliver(voided)).toMatchObject({ status: 500, outcome: "handler_failed" });
+    expect(await app.stateOf("job/unawaited", voided.id)).toBeUndefined();
+  });
+
   it("refuses tools that are used after the handler has ended", async () => {
     const app = await open(inline);
     const late: Promise<unknown>[] = [];
     const go: (() => void)[] = [];
     app.billing.on("invoice.paid", ({ event: { id }, enqueue, once }) => {
-      const slow = {
-        name: "late",
-        scope: "job/late",
-        task: async () => {
-          await new Promise<void>((resolve) => go.push(resolve));
-          return { scope: "job/late", key: id };
-        },
-      };
-      late.push(enqueue(slow, id).catch((error: unknown) => error));
+      const goOn = (): Promise<void> => new Promise((resolve) => go.push(resolve));
       late.push(
-        new Promise<void>((resolve) => go.push(resolve))
+        goOn()
+          .then(() => enqueue({ name: "late" }, id, { key: id }))
+          .catch((error: unknown) => error),
+        goOn()
           .then(() => once(id))
           .catch((error: unknown) => error),
       );
@@ -212,6 +226,53 @@ describeWith("newest", "handlers", (database) => {
     for (const on of go) on();
     for (const error of await Promise.all(late)) expect(error).toMatchObject({ code: "config_invalid" });
     expect(await app.stateOf("job/late", sent.id)).toBeUndefined();
+  });
+
+  it("that never ends leaves its place to others once its deadline has passed", async () => {
+    const app = await open({ ...inline, connections: 3 });
+    let hangs = true;
+    app.billing.on("invoice.paid", { deadline: 200 }, async ({ event: { id }, tx }) => {
+      await effect(tx, id);
+      if (hangs) await new Promise(() => {});
+    });
+    expect(await app.deliver(event("invoice.paid"))).toMatchObject({ outcome: "handler_failed" });
+    hangs = false;
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ outcome: "done" });
+    expect(await app.effectsOf(sent.id)).toEqual(["done"]);
+  });
+
+  it("has its whole deadline for itself, however long it stood in line", async () => {
+    const app = await open({ connections: 3 });
+    const other = connectSource(
+      app.engine,
+      signed({
+        name: "other",
+        secrets: "secret",
+        signature: { header: "x-signature" },
+        id: ({ body }) => body["id"],
+        type: () => "thing",
+      }),
+    );
+    const reached = gate();
+    const goOn = gate();
+    app.billing.on("invoice.paid", async () => {
+      reached.open();
+      await goOn.promise;
+    });
+    let called = 0;
+    other.on("thing", { deadline: 300 }, () => void called++);
+    await app.engine.start();
+    await app.deliver(event("invoice.paid"));
+    await reached.promise;
+    const taken = await other.take(Buffer.from(JSON.stringify({ id: "t_1", type: "thing" })));
+    expect(taken.outcome).toBe("accepted");
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect(await app.look("other", "t_1")).toMatchObject({ state: "running", attempt: 1 });
+    goOn.open();
+    await app.settled("t_1");
+    expect(await app.look("other", "t_1")).toMatchObject({ state: "done", attempt: 1 });
+    expect(called).toBe(1);
   });
 
   it("gives an event to every handler that its type matches, each with an outcome of its own", async () => {

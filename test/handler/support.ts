@@ -71,11 +71,14 @@ export interface App {
 export interface AppOptions extends EngineOptions {
   readonly source?: SourceOptions<StripeEvents>;
   readonly secrets?: string[];
+  /** Of the pool. */
+  readonly connections?: number;
 }
 
 /** An application over a database: its effects go to the table `effect`, which allows doubles on purpose. */
 export async function openApp(url: string, options: AppOptions = {}): Promise<App> {
-  const database = pgDatabase(url);
+  const { connections } = options;
+  const database = pgDatabase(url, connections === undefined ? {} : { max: connections });
   await database.query(
     "create table if not exists effect (n bigint generated always as identity, event text, what text)",
   );

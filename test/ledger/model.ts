@@ -151,10 +151,11 @@ export class Model {
     claim: { scope: string; key: string; attempt: number },
     name: string,
     state: StepState,
-  ): "saved" | "lost" {
+  ): "saved" | "kept" | "lost" {
     const task = this.held(claim);
     if (!task) return "lost";
-    if (task.steps.get(name) !== "done") task.steps.set(name, state);
+    if (task.steps.get(name) === "done") return "kept";
+    task.steps.set(name, state);
     return "saved";
   }
 

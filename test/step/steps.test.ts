@@ -129,6 +129,25 @@ describeSteps("steps", (bench) => {
     expect(ran).toEqual({ outcome: "done", result: "2" });
   });
 
+  it("run again in their place where the function caught their failure and went on", async () => {
+    const calls: string[] = [];
+    let broken = true;
+    const job: Parameters<ReturnType<typeof bench>["attempt"]>[1] = async (step) => {
+      const errors: unknown[] = [];
+      for (const user of ["a", "b", "c"]) {
+        await step(`mail ${user}`, () => {
+          calls.push(user);
+          if (user === "b" && broken) throw new Error("smtp away");
+        }).catch((error: unknown) => errors.push(error));
+      }
+      if (errors.length > 0) throw errors[0];
+    };
+    expect(await bench().attempt("gone on", job)).toMatchObject({ outcome: "failed", state: "waiting" });
+    broken = false;
+    expect(await bench().attempt("gone on", job)).toMatchObject({ outcome: "done" });
+    expect(calls).toEqual(["a", "b", "c", "b"]);
+  });
+
   it("kill the task with a Fatal error, and run again once it is revived", async () => {
     let fixed = false;
     const job = async (step: { <T>(name: string, fn: () => T): Promise<T> }) =>
@@ -178,6 +197,22 @@ describeSteps("steps", (bench) => {
       /result of step "call" cannot be kept.*it holds a function/,
     );
     expect(calls).toBe(1);
+  });
+
+  it("do not run again where their result cannot be kept, though the function caught that and went on", async () => {
+    let charges = 0;
+    const job: Parameters<ReturnType<typeof bench>["attempt"]>[1] = async (step) => {
+      const charged = await step("charge", () => {
+        charges++;
+        return () => "a function";
+      }).catch((error: unknown) => error);
+      expect(charged).toBeInstanceOf(Fatal);
+      await step("note", () => "noted");
+      throw new Error("later");
+    };
+    for (let i = 0; i < 3; i++)
+      expect(await bench().attempt("unkept", job)).toMatchObject({ error: { message: "later" } });
+    expect(charges).toBe(1);
   });
 
   it("end the task where the function returns what cannot be kept", async () => {

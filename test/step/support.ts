@@ -13,12 +13,16 @@ import { describeWith, type Which } from "../support/postgres.ts";
 
 export const scope = "job/steps";
 
+const connections = 8;
+
 type Fn = (step: Step<pg.PoolClient>, task: ClaimedTask) => unknown;
 
 export interface StepBench {
   readonly engine: Engine<pg.PoolClient>;
   readonly database: Database<pg.PoolClient>;
   readonly clock: Clock;
+  /** Connections of the pool. */
+  readonly pool: number;
   /** Runs one attempt to its end, also before the task is due. The task is recorded at its first one. */
   attempt(key: string, fn: Fn): Promise<Ran>;
   /** The same, only where the task is due. Undefined where it is not. */
@@ -38,7 +42,7 @@ export function describeSteps(
     let pool: pg.Pool;
     let bench: StepBench;
     beforeAll(async () => {
-      pool = new pg.Pool({ connectionString: fresh().url, max: 8 });
+      pool = new pg.Pool({ connectionString: fresh().url, max: connections });
       bench = await openBench(pgDatabase(pool));
     });
     afterAll(() => pool?.end());
@@ -70,6 +74,7 @@ async function openBench(database: Database<pg.PoolClient>): Promise<StepBench> 
     engine,
     database,
     clock,
+    pool: connections,
     dueAttempt: (key, fn) => dueAttempt(key, fn),
     async attempt(key, fn) {
       const ran = await dueAttempt(key, fn, true);

@@ -1,5 +1,12 @@
+import type pg from "pg";
 import { expect, it, vi } from "vitest";
-import { describeSteps } from "./support.ts";
+import { OncewardError } from "../../src/errors.ts";
+import { runSteps } from "../../src/step/run.ts";
+import type { Step } from "../../src/step/step.ts";
+import { Engine } from "../../src/worker/engine.ts";
+import type { Lane } from "../../src/worker/lane.ts";
+import { gate } from "../worker/support.ts";
+import { describeSteps, scope } from "./support.ts";
 
 describeSteps("a transaction step", (bench) => {
   const credits = async (account: string): Promise<number> => {
@@ -43,6 +50,69 @@ describeSteps("a transaction step", (bench) => {
     fails = false;
     expect(await bench().attempt("rollback", job)).toMatchObject({ outcome: "done" });
     expect(await credits("rollback")).toBe(1);
+  });
+
+  it("does not commit its rows once more where the answer to the first commit was lost", async () => {
+    const { database } = bench();
+    await database.query("create table if not exists credit (account text)");
+    let cut = true;
+    const engine = new Engine({
+      ...database,
+      async transaction(...args) {
+        const result = await database.transaction(...args);
+        if (!cut) return result;
+        cut = false;
+        throw new OncewardError("database_unavailable", "cut off while the commit was answered");
+      },
+    });
+    const errors: unknown[] = [];
+    const lane: Lane = {
+      name: scope,
+      run: (task, run) =>
+        runSteps(engine, task, run, async (tools) => {
+          const { step } = tools({}) as { step: Step<pg.PoolClient> };
+          for (let i = 0; i < 2; i++) {
+            const call = step.transaction("credit", async (tx) => void (await tx.query(credit, ["answer"])));
+            errors.push(await call.catch((error: unknown) => error));
+          }
+          throw new Error("tired");
+        }),
+    };
+    const { leaseMs, worker, verbs } = engine.ledger;
+    await engine.ledger.record({ scope, key: "answer" });
+    const claimed = await verbs.claim({ scope, key: "answer" }, { leaseMs, worker });
+    if (claimed.outcome !== "claimed") throw new Error("not claimed");
+    expect(await engine.runHere(lane, claimed.task)).toMatchObject({ outcome: "failed", state: "waiting" });
+    expect(errors).toMatchObject([{ code: "database_unavailable" }, { code: "transaction_aborted" }]);
+    expect(await credits("answer")).toBe(1);
+    const again = vi.fn<() => void>();
+    const ran = await bench().attempt("answer", (step) => step.transaction("credit", again));
+    expect(ran).toMatchObject({ outcome: "done" });
+    expect(again).not.toHaveBeenCalled();
+  });
+
+  it("leaves connections to the ledger, so that leases are renewed", async () => {
+    const { pool } = bench();
+    const room = pool - 2;
+    let inside = 0;
+    let most = 0;
+    const all = gate();
+    const goOn = gate();
+    const jobs = Array.from({ length: pool + 2 }, (_, i) =>
+      bench().attempt(`room ${i}`, (step) =>
+        step.transaction("wait", async () => {
+          most = Math.max(most, ++inside);
+          if (inside === room) all.open();
+          await goOn.promise;
+          inside--;
+        }),
+      ),
+    );
+    await all.promise;
+    expect(await bench().look("room 0")).toMatchObject({ state: "running" });
+    goOn.open();
+    for (const ran of await Promise.all(jobs)) expect(ran).toMatchObject({ outcome: "done" });
+    expect(most).toBe(room);
   });
 
   it("does not commit the rows of an attempt that was taken over", async () => {

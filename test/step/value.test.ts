@@ -134,6 +134,15 @@ describe("a kept value", () => {
     });
   });
 
+  it("keeps that an error of a class of one's own is final", () => {
+    class OutOfStock extends Fatal {
+      override readonly name = "OutOfStock";
+    }
+    const read = decodeValue(encodeValue(new OutOfStock("none left"))) as Error;
+    expect(read).toBeInstanceOf(Fatal);
+    expect(read).toMatchObject({ name: "OutOfStock", message: "none left" });
+  });
+
   it("takes what says itself how it is written, and the data of an instance", () => {
     expect(through(new URL("https://example.com/a"))).toBe("https://example.com/a");
     class Point {

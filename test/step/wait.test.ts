@@ -1,6 +1,8 @@
 import { expect, it, vi } from "vitest";
 import { sendSignal } from "../../src/step/signal.ts";
 import type { Step } from "../../src/step/step.ts";
+import type { Ran } from "../../src/worker/lane.ts";
+import { untilBlocked } from "../ledger/sessions.ts";
 import { describeSteps, scope } from "./support.ts";
 
 const hour = 3_600_000;
@@ -170,6 +172,47 @@ describeSteps("a wait for a signal", (bench) => {
     });
     expect(await send("timeout", "approval", "yes")).toEqual({ outcome: "late" });
     expect(await send("nobody", "approval", "yes")).toEqual({ outcome: "missing" });
+  });
+
+  it("takes an answer that is being sent while its time-out is being kept", async () => {
+    const { database, clock } = bench();
+    const key = "last call";
+    const job = (step: Step<unknown>) => step.waitFor("ok", { timeout: hour });
+    await bench().attempt(key, job);
+    await clock.advance(hour + 1);
+    let ran: Promise<Ran | undefined> | undefined;
+    await database.transaction(async (_tx, queryable) => {
+      const { rows } = await queryable.query("select onceward.signal($1::text, $2::text, 'ok', '1') as a", [
+        scope,
+        key,
+      ]);
+      expect(rows[0]?.["a"]).toEqual({ outcome: "sent" });
+      ran = bench().dueAttempt(key, job);
+      await untilBlocked(database, 1);
+    });
+    expect(JSON.parse(((await ran) as { result: string }).result)).toMatchObject({ outcome: "signalled" });
+  });
+
+  it("refuses an answer that is no JSON, from whatever language", async () => {
+    const job = (step: Step<unknown>) => step.waitFor("ok");
+    await bench().attempt("not json", job);
+    const say = async (value: string) => {
+      const { rows } = await bench().database.query(
+        "select onceward.signal($1::text, 'not json', 'ok', $2::text) as a",
+        [scope, value],
+      );
+      return rows[0]?.["a"];
+    };
+    expect(await say("yes")).toEqual({ outcome: "refused", code: "value_invalid" });
+    expect(await say('"yes"')).toEqual({ outcome: "sent" });
+    expect(await bench().attempt("not json", job)).toMatchObject({ outcome: "done" });
+  });
+
+  it("of undefined does not take an approval of something else", async () => {
+    const job = (step: Step<unknown>) => step.waitFor("ok", { of: undefined });
+    await bench().attempt("undefined", job);
+    const sent = await sendSignal(bench().engine, { scope, key: "undefined" }, "ok", "yes", { of: "it" });
+    expect(sent).toMatchObject({ outcome: "conflict" });
   });
 
   it("wakes by whichever of several comes first", async () => {
