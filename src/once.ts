@@ -123,6 +123,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
   });
   const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
   const connected: Source[] = [];
+  let stopping: Promise<void> | undefined;
   return {
     database: engine.database,
     engine,
@@ -152,9 +153,7 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     observe: (observer) => void observers.push(observer),
     warmUp: () => warmUp(engine as Engine, connected),
     start: () => engine.start(),
-    async stop(stopOptions) {
-      await engine.stop(stopOptions);
-      await database.close();
-    },
+    // A second signal, or a `finally` after one: all wait for the same end.
+    stop: (stopOptions) => (stopping ??= engine.stop(stopOptions).then(() => database.close())),
   };
 }

@@ -48,6 +48,14 @@ describeWith("newest", "the whole of it", (database) => {
     await pool?.end();
   });
 
+  it("may be told twice to stop", async () => {
+    const once = createOnce({ database: database().url });
+    once.job("stopped", () => undefined);
+    await once.start();
+    await Promise.all([once.stop(), once.stop()]);
+    await once.stop();
+  });
+
   it("makes one order and one mail of 25 deliveries", async () => {
     const stripeClient = new Stripe("sk_test_unused");
     const header = stripeClient.webhooks.generateTestHeaderString({ payload: event, secret });

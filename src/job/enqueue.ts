@@ -38,7 +38,9 @@ export function enqueuer(engine: Engine, parent: TaskIdentity & { readonly gener
 async function record(engine: Engine, task: NewTask, tx: unknown): Promise<Enqueued> {
   const recorded = tx === undefined ? await engine.offer(task) : await recordWithin(engine, task, tx);
   const { scope, key } = task;
-  return { outcome: recorded.outcome === "duplicate" ? "duplicate" : "enqueued", scope, key };
+  // What was known and due is claimed as well; then it comes with what was recorded first.
+  const isKnown = recorded.outcome === "duplicate" || (recorded.outcome === "claimed" && recorded.task);
+  return { outcome: isKnown ? "duplicate" : "enqueued", scope, key };
 }
 
 async function recordWithin(engine: Engine, task: NewTask, tx: unknown): Promise<Recorded> {

@@ -26,7 +26,9 @@ export async function checkInput(
   input: unknown,
 ): Promise<unknown> {
   if (!schema) return input;
-  const checked = await validate(schema, decodeInput(text));
+  const checked = await validate(schema, decodeInput(text)).catch((error: unknown) => {
+    throw schemaThrew(job, error);
+  });
   if ("value" in checked) return checked.value;
   throw new OncewardError(
     "input_invalid",
@@ -51,9 +53,18 @@ export async function readInput(
     throw new Fatal(`The input of this task of job ${job} cannot be read as JSON.`, { cause: error });
   }
   if (!schema) return input;
-  const checked = await validate(schema, input);
+  const checked = await validate(schema, input).catch((error: unknown) => {
+    throw schemaThrew(job, error);
+  });
   if ("value" in checked) return checked.value;
   throw new Fatal(`The input of this task no longer fits the schema of job ${job} ${checked.problems}.`);
+}
+
+/** Without what it said: messages of schemas repeat values, which can be personal. */
+function schemaThrew(job: string, cause: unknown): OncewardError {
+  return new OncewardError("input_invalid", `The schema of job ${job} threw instead of answering.`, {
+    cause,
+  });
 }
 
 function decodeInput(text: string): unknown {

@@ -1,5 +1,3 @@
-import { messageOf } from "../errors.ts";
-
 /** Standard Schema, version 1, as far as we use it (standardschema.dev): the shape, so that no package is needed for it. */
 export interface Schema<Input = unknown, Output = unknown> {
   readonly "~standard": {
@@ -22,17 +20,15 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** The value as the schema gives it back, or where it does not fit. */
+/**
+ * The value as the schema gives it back, or where it does not fit. A schema that throws has not said that: it may look
+ * something up, and the next time find it.
+ */
 export async function validate(
   schema: Schema,
   value: unknown,
 ): Promise<{ value: unknown } | { problems: string }> {
-  let validated: Validated<unknown>;
-  try {
-    validated = await schema["~standard"].validate(value);
-  } catch (error) {
-    return { problems: `the schema threw: ${messageOf(error)}` };
-  }
+  const validated = await schema["~standard"].validate(value);
   return validated.issues ? { problems: describe(validated.issues) } : { value: validated.value };
 }
 

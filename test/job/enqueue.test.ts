@@ -34,6 +34,19 @@ describeWith("newest", "enqueueing", (database) => {
     expect(one.history.ran).toHaveLength(1);
   });
 
+  it("what is known and due is a duplicate, also where this call has it run", async () => {
+    const elsewhere = jobEngine(database().url, { listen: false });
+    const here = jobEngine(database().url, { listen: false, pollMs: noPoll });
+    open.push(elsewhere, here);
+    const job = defineJob(here.engine, "known", () => undefined);
+    await here.engine.start();
+    expect(await enqueue(elsewhere.engine, { name: "known" }, 1, { key: "k" })).toMatchObject({
+      outcome: "enqueued",
+    });
+    expect(await enqueue(here.engine, job, 1, { key: "k" })).toMatchObject({ outcome: "duplicate" });
+    await here.history.ended(1);
+  });
+
   it("takes the key that the job makes of its input", async () => {
     const one = make();
     const job = defineJob(

@@ -193,6 +193,34 @@ describeWith("newest", "a job", (database) => {
     });
   });
 
+  it("whose schema throws is tried again, and what it said is kept nowhere", async () => {
+    const made = jobEngine(database().url);
+    open.push(made);
+    let looks = 0;
+    const schema: Schema<{ email: string }, { email: string }> = {
+      "~standard": {
+        version: 1,
+        vendor: "test",
+        validate: async (value) => {
+          if (++looks === 2) throw new Error(`cut off while looking up ${JSON.stringify(value)}`);
+          return { value: value as { email: string } };
+        },
+      },
+    };
+    const job = defineJob(
+      made.engine,
+      "lookup",
+      { input: schema, backoff: { baseMs: 1, capMs: 1 } },
+      () => 1,
+    );
+    await made.engine.start();
+    const { scope, key } = await enqueue(made.engine, job, { email: "ann@example.com" });
+    await made.history.ended(2);
+    const look = await made.engine.ledger.verbs.look({ scope, key });
+    expect(look).toMatchObject({ state: "done", attempt: 2 });
+    expect(JSON.stringify(look)).not.toContain("example.com");
+  });
+
   it("whose result cannot be kept is dead, since trying again would repeat what it did", async () => {
     const one = make();
     let runs = 0;
