@@ -6,6 +6,7 @@ import { runSteps } from "../step/run.ts";
 import { decodeValue, encodeValue } from "../step/value.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Lane } from "../worker/lane.ts";
+import { instant } from "../worker/lease.ts";
 import type { ActionFunction, ActionOptions, ActionOutcome } from "./action.ts";
 import { conflict, notYet, parked } from "./refusal.ts";
 
@@ -48,6 +49,8 @@ export async function takeAction<Tx, T, Input = undefined>(
   const task = taskOf(key, options);
   const lane = laneOf(engine, fn, options);
   const patience = patienceOf(ledger.leaseMs, options);
+  // Between the ledger's answer and its reading the process may stand still, and somebody else take over.
+  let asked = instant();
   const recorded = await ledger.recordAndClaim(task);
   if (recorded.outcome === "conflict") throw await conflict(ledger.verbs, task);
   if (recorded.outcome === "duplicate" && recorded.state === "done") return kept(engine, task);
@@ -57,11 +60,12 @@ export async function takeAction<Tx, T, Input = undefined>(
   let early = true;
   for (;;) {
     if (claimed) {
-      const ran = await engine.runHere(lane, claimed, { signal: options.signal });
+      const ran = await engine.runHere(lane, claimed, { asked, signal: options.signal });
       if (ran.outcome === "done") return { outcome: "done", value: decodeValue(ran.result) as T };
       if (ran.outcome === "failed") throw ran.error;
       if (ran.outcome === "waiting") early = false;
     }
+    asked = instant();
     const answer = await ledger.verbs.claim(task, { leaseMs: ledger.leaseMs, worker: ledger.worker, early });
     claimed = answer.outcome === "claimed" ? answer.task : undefined;
     if (answer.outcome === "claimed") continue;

@@ -36,6 +36,8 @@ export interface Database<Tx = unknown> extends Queryable {
    * would wait for ever, and the adapter says so instead.
    */
   readonly single: boolean;
+  /** True where the `signal` of a transaction is heeded. */
+  readonly abortable?: boolean | undefined;
   /** How many connections it may use at once, where it can say so. */
   readonly connections?: number | undefined;
   /**

@@ -113,6 +113,7 @@ export function pgDatabase(
   return {
     name: "pg",
     single: false,
+    abortable: true,
     connections: own === undefined ? (source as PgPool<PgClient>).options?.max : max,
     encodeTextArray: textArrayBinary,
     async query(text, params) {

@@ -3,8 +3,9 @@ import { freshlyClaimed } from "../ledger/ledger.ts";
 import type { ClaimedTask, NewTask, TaskIdentity } from "../ledger/task.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Lane, Ran } from "../worker/lane.ts";
+import { instant, type Instant } from "../worker/lease.ts";
+import { Room } from "../worker/room.ts";
 import { outcomeOfState, type Outcome } from "./outcome.ts";
-import { Room } from "./room.ts";
 import { timely } from "./timely.ts";
 
 /** How soon, in ms, to look again at what another process runs: most handlers take less than a second. */
@@ -57,10 +58,11 @@ export class Inline {
     let left = !entered;
     try {
       // Without a place it is recorded all the same: safe first, and run when there is one.
+      const asked = instant();
       const recorded = await timely(entered ? ledger.recordAndClaim(task) : ledger.record(task));
       if (recorded.outcome === "claimed") {
         left = true;
-        return await this.#run(recorded.task ?? freshlyClaimed(task, recorded.attempt), onClaimed);
+        return await this.#run(recorded.task ?? freshlyClaimed(task, recorded.attempt), asked, onClaimed);
       }
       if (recorded.outcome === "conflict") return { outcome: "conflict" };
       const known = recorded.state && outcomeOfState(recorded.state);
@@ -93,10 +95,11 @@ export class Inline {
         // Somebody before us in the line may have begun it; then a claim would only keep the others waiting.
         if (this.#running.has(name)) continue;
         const { leaseMs, worker } = ledger;
+        const asked = instant();
         const claimed = await ledger.verbs.claim({ scope, key }, { leaseMs, worker, early });
         if ("task" in claimed) {
           left = true;
-          return await this.#run(claimed.task, onClaimed);
+          return await this.#run(claimed.task, asked, onClaimed);
         }
         if (claimed.outcome === "missing") return { outcome: missing };
         const known = outcomeOfState(claimed.state);
@@ -112,11 +115,15 @@ export class Inline {
   }
 
   /** Gives the place back when it ends. */
-  async #run(task: ClaimedTask, onClaimed?: (claimed: ClaimedTask) => void): Promise<Settled> {
+  async #run(
+    task: ClaimedTask,
+    asked: Instant,
+    onClaimed?: (claimed: ClaimedTask) => void,
+  ): Promise<Settled> {
     onClaimed?.(task);
     const name = nameOf(task);
     const running = this.#engine
-      .runHere(this.#lane, task)
+      .runHere(this.#lane, task, { asked })
       .then(settledOf)
       .finally(() => this.#room.leave());
     this.#running.set(name, running);

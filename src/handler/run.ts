@@ -6,10 +6,10 @@ import type { ClaimedTask, NewTask } from "../ledger/task.ts";
 import type { Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import { type Finish, type Run, withSignal } from "../worker/lane.ts";
+import { type Room, withPlace } from "../worker/room.ts";
 import type { AttemptOptions } from "./handler.ts";
 import { withGuard, type Guard } from "./newer.ts";
 import type { Registered, Registry } from "./registry.ts";
-import type { Room } from "./room.ts";
 import { handlerOfScope, handlerScope } from "./scope.ts";
 import { serialOf } from "./serial.ts";
 import { Tools } from "./tools.ts";
@@ -19,7 +19,7 @@ export interface RunnerParts<Tx> {
   readonly source: Source;
   readonly registry: Registry<Tx>;
   readonly defaults: AttemptOptions;
-  /** Places for transactions, which are shared with other sources. */
+  /** Places for transactions, which are shared with other sources and with steps. */
   readonly room?: Room | undefined;
 }
 
@@ -127,6 +127,7 @@ export class EventRunner<Tx> {
       try {
         const object = latest.state;
         await handler.handle(withSignal({ event, object, tx, enqueue, once, attempt, scope, key }, run));
+        await tools.settle();
       } finally {
         tools.close();
       }
@@ -173,14 +174,11 @@ export class EventRunner<Tx> {
     return { finish: "committed", result: handedOn };
   }
 
-  async #transaction<T>(run: Run, work: (tx: Tx, queryable: Queryable) => Promise<T>): Promise<T> {
-    await this.#room?.enterWithin();
-    try {
-      run.throwIfAborted();
-      return await this.#engine.database.transaction(work, { signal: run.signal });
-    } finally {
-      this.#room?.leave();
-    }
+  #transaction<T>(run: Run, work: (tx: Tx, queryable: Queryable) => Promise<T>): Promise<T> {
+    const { database } = this.#engine;
+    return withPlace(this.#room, run, database.abortable, () =>
+      database.transaction(work, { signal: run.signal }),
+    );
   }
 
   /** The last statement, so that an error which the handler swallowed surfaces here. */

@@ -1,4 +1,3 @@
-import type { Database } from "../database/database.ts";
 import { OncewardError } from "../errors.ts";
 import type { Receiver } from "../receive/delivery.ts";
 import { createReceiver, type Receipt } from "../receive/receiver.ts";
@@ -7,6 +6,7 @@ import { sourceName } from "../source/secrets.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Lane } from "../worker/lane.ts";
+import { connectionsToUse } from "../worker/room.ts";
 import type {
   AnswerMode,
   AttemptOptions,
@@ -19,7 +19,6 @@ import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken, type TakeOptions } from "./intake.ts";
 import { checkPattern, Registry } from "./registry.ts";
-import { Room } from "./room.ts";
 import { EventRunner } from "./run.ts";
 
 export interface SourceOptions<Events = Record<string, unknown>> extends AttemptOptions {
@@ -112,7 +111,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
     throw new OncewardError("config_invalid", `${name}: maxBytes is a number of bytes up to ${mostBytes}.`);
   }
   const registry = new Registry<Tx>();
-  const room = options.concurrency === undefined ? sharedRoom(engine, concurrency) : undefined;
+  const room = options.concurrency === undefined ? engine.room : undefined;
   const runner = new EventRunner({ engine, source, registry, defaults: options, room });
   const lane: Lane = {
     name,
@@ -183,19 +182,6 @@ function checkName(name: string): string {
     );
   }
   return name;
-}
-
-/** Each running handler holds a connection; two are left for recording, renewing and completing. */
-function connectionsToUse({ single, connections = 10 }: Pick<Database, "single" | "connections">): number {
-  return single ? 1 : Math.max(1, connections - 2);
-}
-
-const rooms = new WeakMap<object, Room>();
-
-function sharedRoom(engine: object, places: number): Room {
-  const room = rooms.get(engine) ?? new Room(places);
-  rooms.set(engine, room);
-  return room;
 }
 
 function oncePerObject(

@@ -7,6 +7,8 @@ import { Ledger } from "../ledger/ledger.ts";
 import { checkSchema, migrate } from "../ledger/migrate.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
 import { type Lane, laneOf, type Ran } from "./lane.ts";
+import type { Instant } from "./lease.ts";
+import { connectionsToUse, Room } from "./room.ts";
 import { runTask } from "./run.ts";
 import { Worker, type WorkerOptions } from "./worker.ts";
 
@@ -25,6 +27,8 @@ export class Engine<Tx = unknown> {
   readonly database: Database<Tx>;
   readonly ledger: Ledger;
   readonly worker: Worker;
+  /** Places for transactions that last as long as somebody's code. */
+  readonly room: Room;
   readonly #options: EngineOptions;
   readonly #lanes = new Map<string, Lane>();
   #ready: Promise<void> | undefined;
@@ -38,6 +42,7 @@ export class Engine<Tx = unknown> {
     const worker = `${hostname()}:${process.pid}:${randomBytes(3).toString("hex")}`;
     this.ledger = new Ledger(this.database, { schema, leaseMs, worker });
     this.worker = new Worker(this.ledger, this.#lanes, options);
+    this.room = new Room(connectionsToUse(this.database));
   }
 
   /** Registers what runs a lane. Closed once the engine runs: a late handler would miss what came before it. */
@@ -92,11 +97,16 @@ export class Engine<Tx = unknown> {
     return this.worker.offer(task);
   }
 
-  /** Runs a claimed task now, for a caller who waits for it. */
-  runHere(lane: Lane, task: ClaimedTask, options: { signal?: AbortSignal | undefined } = {}): Promise<Ran> {
+  /** Runs a claimed task now, for a caller who waits for it. `asked`: when it was claimed, at the latest. */
+  runHere(
+    lane: Lane,
+    task: ClaimedTask,
+    { asked, signal }: { asked?: Instant | undefined; signal?: AbortSignal | undefined } = {},
+  ): Promise<Ran> {
     currentDryRun()?.refuse(`run ${task.scope} ${task.key}`);
     const { ledger, worker } = this;
-    return runTask(lane, task, { ledger, leases: worker.leases, signal: options.signal });
+    const { leases } = worker;
+    return runTask(lane, task, { ledger, leases, lease: leases.hold(task, asked), signal });
   }
 
   async #prepare(): Promise<void> {

@@ -42,6 +42,8 @@ export interface Run {
    * outside: a process that was stopped and goes on knows nothing yet of who took over.
    */
   confirm(): Promise<void>;
+  /** Waits for this without its time counting against the deadline. */
+  uncounted<T>(wait: Promise<T>): Promise<T>;
   /** In a dry run: asked instead of calling the world outside, for the error to stop with. */
   readonly dryRun?: { stopAt(step: string, key: string): OncewardError } | undefined;
 }

@@ -2,6 +2,9 @@ import { OncewardError } from "../errors.ts";
 import type { Claim } from "../ledger/task.ts";
 import type { Standing } from "./line.ts";
 
+/** A timer beyond 32 bits would fire at once; nothing here waits for 24 days. */
+export const longestTimerMs = 2 ** 31 - 1;
+
 /** Two clocks: the steady one stands still while the machine sleeps, the wall clock can be set. */
 export interface Instant {
   readonly steady: number;

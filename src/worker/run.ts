@@ -1,15 +1,13 @@
+import { sqlStateOf } from "../database/failure.ts";
 import { Fatal, messageOf, OncewardError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask, Retry } from "../ledger/task.ts";
 import type { Backoff, Finish, Lane, Ran, Run } from "./lane.ts";
-import type { Lease } from "./lease.ts";
+import { longestTimerMs, type Lease } from "./lease.ts";
 import type { Leases } from "./leases.ts";
 
 /** How long the ledger is tried again when the database is away at the end of a run. */
 const retryPausesMs = [50, 250, 1_000, 2_500, 5_000, 10_000];
-
-/** A timer beyond 32 bits would fire at once; nothing runs for 24 days. */
-const longestTimerMs = 2 ** 31 - 1;
 
 export interface RunOptions {
   readonly ledger: Ledger;
@@ -32,24 +30,27 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
   const abort = signal && (() => lease.abort(signal.reason));
   if (signal?.aborted) abort?.();
   else if (abort) signal.addEventListener("abort", abort);
-  const { backoff, deadlineMs } = lane.settings?.(task) ?? lane;
-  const deadline = setDeadline(deadlineMs, lease);
-  const run = new HeldRun(ledger, leases, lease);
+  let settings: Pick<Lane, "backoff" | "deadlineMs"> = lane;
+  let deadline: Deadline | undefined;
+  const attempt = async (): Promise<Finish> => {
+    if (lane.settings) settings = lane.settings(task);
+    deadline = new Deadline(settings.deadlineMs, lease);
+    return lane.run(task, new HeldRun(ledger, leases, lease, deadline));
+  };
   try {
-    const ended = await lease
-      .guard(async () => lane.run(task, run))
-      .then(
-        (finish) => ({ finish }),
-        (error: unknown) => ({ error }),
-      );
-    clearTimeout(deadline);
+    const ended = await lease.guard(attempt).then(
+      (finish) => ({ finish }),
+      (error: unknown) => ({ error }),
+    );
+    deadline?.stop();
     lease.ended = true;
     options.onEnded?.();
-    return await tellEnd({ ledger, backoff, task, lease, ended });
+    return await tellEnd({ ledger, backoff: settings.backoff, task, lease, ended });
   } catch (error) {
     // The ledger could not be told. The claim runs out, and the task comes back by itself.
     return { outcome: "lost", error };
   } finally {
+    deadline?.stop();
     if (abort) signal.removeEventListener("abort", abort);
     leases.release(lease);
   }
@@ -60,11 +61,13 @@ class HeldRun implements Run {
   readonly ledger: Ledger;
   readonly #leases: Leases;
   readonly #lease: Lease;
+  readonly #deadline: Deadline;
 
-  constructor(ledger: Ledger, leases: Leases, lease: Lease) {
+  constructor(ledger: Ledger, leases: Leases, lease: Lease, deadline: Deadline) {
     this.ledger = ledger;
     this.#leases = leases;
     this.#lease = lease;
+    this.#deadline = deadline;
   }
 
   get signal(): AbortSignal {
@@ -77,6 +80,10 @@ class HeldRun implements Run {
 
   confirm(): Promise<void> {
     return this.#leases.confirm(this.#lease);
+  }
+
+  uncounted<T>(wait: Promise<T>): Promise<T> {
+    return this.#deadline.paused(wait);
   }
 }
 
@@ -118,11 +125,21 @@ async function tell<T>(lease: Lease, say: () => Promise<T>): Promise<T> {
     try {
       return await say();
     } catch (error) {
-      if (!(error instanceof OncewardError) || !error.retry || lease.lost) throw error;
+      if (!passes(error) || lease.lost) throw error;
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
   return say();
+}
+
+/**
+ * Whether it may go better in a moment: the database is away, or another transaction stood in the way (a deadlock, a lock
+ * or a statement that took too long). What is told carries its attempt, so that it can be told again.
+ */
+function passes(error: unknown): boolean {
+  if (error instanceof OncewardError) return error.retry;
+  const state = sqlStateOf(error) ?? "";
+  return state.startsWith("40") || state === "55P03" || state === "57014";
 }
 
 function retryAfter(error: unknown, task: ClaimedTask, backoff: Backoff | undefined): Retry {
@@ -135,11 +152,44 @@ function retryAfter(error: unknown, task: ClaimedTask, backoff: Backoff | undefi
   return { afterMs: Math.round(delay * (0.5 + Math.random() / 2)) };
 }
 
-function setDeadline(ms: number | undefined, lease: Lease): NodeJS.Timeout | undefined {
-  if (ms === undefined || ms > longestTimerMs) return undefined;
-  return setTimeout(() => {
-    lease.abort(
-      new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`),
-    );
-  }, ms);
+/** Ends the run that takes longer than so many ms; undefined: none does. */
+class Deadline {
+  readonly #ms: number | undefined;
+  readonly #lease: Lease;
+  #left: number;
+  #since = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(ms: number | undefined, lease: Lease) {
+    this.#ms = ms !== undefined && ms <= longestTimerMs ? ms : undefined;
+    this.#lease = lease;
+    this.#left = this.#ms ?? 0;
+    this.#start();
+  }
+
+  async paused<T>(wait: Promise<T>): Promise<T> {
+    if (this.#ms === undefined) return wait;
+    this.stop();
+    this.#left -= performance.now() - this.#since;
+    try {
+      return await wait;
+    } finally {
+      this.#start();
+    }
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #start(): void {
+    const ms = this.#ms;
+    if (ms === undefined) return;
+    this.#since = performance.now();
+    this.#timer = setTimeout(() => {
+      this.#lease.abort(
+        new OncewardError("deadline_passed", `The attempt took longer than its deadline of ${ms} ms.`),
+      );
+    }, this.#left);
+  }
 }

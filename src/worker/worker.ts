@@ -5,7 +5,7 @@ import { freshlyClaimed, type Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
 import { Announcer } from "./announcer.ts";
 import { type Lane, laneName, laneOf, type Ran } from "./lane.ts";
-import { type Instant, instant, type Lease } from "./lease.ts";
+import { type Instant, instant, type Lease, longestTimerMs } from "./lease.ts";
 import { Leases, lost } from "./leases.ts";
 import { Line, type Standing } from "./line.ts";
 import { Places } from "./places.ts";
@@ -75,7 +75,7 @@ export class Worker {
     this.#announcer = new Announcer(ledger.verbs);
     this.#lanes = lanes;
     this.#options = options;
-    this.#pollMs = options.pollMs ?? 2_000;
+    this.#pollMs = timerMs(options.pollMs ?? 2_000);
   }
 
   async start(): Promise<void> {
@@ -134,13 +134,13 @@ export class Worker {
   /** Takes no more work, lets what runs finish for a while, hands the rest back at once. */
   async stop(options: { graceMs?: number } = {}): Promise<void> {
     if (this.#state === "new") await this.#announcer.settle();
-    else await (this.#stopping ??= this.#stop(options.graceMs ?? this.#options.graceMs ?? 10_000));
+    else await (this.#stopping ??= this.#stop(timerMs(options.graceMs ?? this.#options.graceMs ?? 10_000)));
   }
 
   async #stop(graceMs: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, graceMs + lastWordsMs);
+      timer = setTimeout(resolve, timerMs(graceMs + lastWordsMs));
     });
     await Promise.race([this.#drain(graceMs), timeout]);
     clearTimeout(timer);
@@ -382,6 +382,11 @@ export class Worker {
 }
 
 /** Milliseconds until a task is due, as far as our own clock can tell. */
+/** As long as a timer can last, where somebody asked for longer, or for ever. */
+function timerMs(ms: number): number {
+  return Math.min(ms, longestTimerMs);
+}
+
 function dueIn({ delayMs = 0, dueAt }: NewTask): number {
   return dueAt ? dueAt.getTime() - Date.now() : delayMs;
 }

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import type { ActionFunction } from "../../src/action/action.ts";
 import { runAction, takeAction } from "../../src/action/run.ts";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { Fatal, OncewardError } from "../../src/errors.ts";
@@ -7,6 +8,7 @@ import { sendSignal } from "../../src/step/signal.ts";
 import { Engine } from "../../src/worker/engine.ts";
 import { type Clock, fakeClock } from "../support/clock.ts";
 import { describeWith } from "../support/postgres.ts";
+import { watched } from "../worker/support.ts";
 
 const hour = 3_600_000;
 
@@ -44,6 +46,29 @@ describeWith("newest", "an action", (fresh) => {
       await runAction(engine, `keeps ${value}`, () => value);
       expect(await runAction(engine, `keeps ${value}`, () => "another")).toBe(value);
     }
+  });
+
+  it("calls nobody where its caller stood still until another had done it", async () => {
+    const statements = watched(engine.database);
+    const slow = new Engine(statements.database, { leaseMs: 300 });
+    const calls: string[] = [];
+    const charge =
+      (who: string): ActionFunction<string, pg.PoolClient> =>
+      ({ step }) =>
+        step("charge", () => {
+          calls.push(who);
+          return who;
+        });
+    const answers = ["record_many", "record_call"].map((verb) => statements.holdAfter(verb));
+    const paused = takeAction(slow, "paused", charge("the paused one"));
+    await Promise.race(answers.map(({ reached }) => reached));
+    await clock.advance(301);
+    // The clock of the process, too.
+    await new Promise((resolve) => setTimeout(resolve, 301));
+    expect(await runAction(engine, "paused", charge("the other"))).toBe("the other");
+    for (const { release } of answers) release();
+    expect(await paused).toEqual({ outcome: "duplicate", value: "the other" });
+    expect(calls).toEqual(["the other"]);
   });
 
   it("lets concurrent callers wait for the one who runs it", async () => {

@@ -43,6 +43,31 @@ describeWith("newest", "one attempt", (database) => {
     expect(look).toMatchObject({ state: "waiting", reason: expect.stringContaining("deadline of 20 ms") });
   });
 
+  it("whose settings cannot be read has failed, and its claim is let go", async () => {
+    const { ran, look } = await runOnce("settings", () => undefined, {
+      settings: () => {
+        throw new Error("no such duration");
+      },
+    });
+    expect(ran).toMatchObject({ outcome: "failed", state: "waiting" });
+    expect(look).toMatchObject({ state: "waiting", reason: "no such duration" });
+  });
+
+  it("whose end meets a lock is told again, and does not run again", async () => {
+    let runs = 0;
+    const made = await start([lane("locked", () => void runs++)], { pollMs: noPoll });
+    const busy = Object.assign(new Error("canceling statement due to lock timeout"), { code: "55P03" });
+    made.watch.fail("complete_many", busy);
+    made.watch.fail("complete", busy);
+    await made.engine.offer({ scope: "locked", key: "1" });
+    await made.watch.sentTimes("complete_many", 1);
+    made.watch.fail("complete_many", undefined);
+    made.watch.fail("complete", undefined);
+    await made.history.ended(1);
+    expect(made.history.outcomes()).toEqual(["done"]);
+    expect(runs).toBe(1);
+  });
+
   it("whose task is cancelled is told so, and nothing of it counts", async () => {
     const told = gate<unknown>();
     const made = await start(

@@ -429,6 +429,26 @@ describeWith("newest", "the worker", (database) => {
     });
   });
 
+  it("stops when all is done where it may take for ever, and polls no sooner than it is told", async () => {
+    const goOn = gate();
+    const begun = gate();
+    const work = async (): Promise<void> => {
+      begun.open();
+      await goOn.promise;
+    };
+    const made = await start([lane("for ever", work)], { pollMs: Infinity });
+    await made.engine.offer({ scope: "for ever", key: "1" });
+    await begun.promise;
+    const claims = made.watch.count("claim_due_rows");
+    const stopped = made.engine.stop({ graceMs: Infinity });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(made.history.outcomes()).toEqual([]);
+    goOn.open();
+    await stopped;
+    expect(made.history.outcomes()).toEqual(["done"]);
+    expect(made.watch.count("claim_due_rows") - claims).toBeLessThan(3);
+  });
+
   it("runs each task once with several workers on one backlog", async () => {
     const runs = new Map<string, number>();
     const work = (task: { key: string }): void => void runs.set(task.key, (runs.get(task.key) ?? 0) + 1);

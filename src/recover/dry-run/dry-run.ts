@@ -147,6 +147,7 @@ async function runOne(
     signal: new AbortController().signal,
     throwIfAborted: () => {},
     confirm: async () => {},
+    uncounted: (wait) => wait,
     dryRun: {
       stopAt(name, key) {
         steps.push({ call: "step", name, key });
