@@ -1,4 +1,5 @@
 /** From a genuine event to what became of it: recorded, then run here and now, or by a worker. */
+import { OncewardError } from "../errors.ts";
 import type { ClaimedTask, NewTask, Recorded, TaskIdentity } from "../ledger/task.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
@@ -53,6 +54,7 @@ export class Intake<Tx> {
   async take(identity: Identity, body: Uint8Array, how: TakeOptions = {}): Promise<Taken> {
     const { engine, registry } = this.#parts;
     if (!this.#ready) {
+      this.#checkHandlers();
       await timely(engine.ready());
       this.#ready = true;
     }
@@ -65,6 +67,21 @@ export class Intake<Tx> {
     if (outcome === "duplicate" || outcome === "parked" || outcome === "busy")
       this.#parts.deliveries.again(task);
     return { outcome, scope: task.scope, key: task.key };
+  }
+
+  /**
+   * What is recorded without a handler is finished, so that no worker elsewhere would ever see it. A source without any
+   * is a process that was never told what the others handle.
+   */
+  #checkHandlers(): void {
+    const { source, registry, workerElsewhere } = this.#parts;
+    if (!workerElsewhere || registry.all.length > 0) return;
+    throw new OncewardError(
+      "config_invalid",
+      `${source.name}: with worker: "elsewhere" other processes run what this one records, but an event whose type has ` +
+        "no handler here is kept as ignored, and nobody runs it. Register the same handlers here; where workers " +
+        'in another language run them, on("*", …).',
+    );
   }
 
   /** Which task an event is. */

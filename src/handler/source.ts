@@ -27,7 +27,10 @@ export interface SourceOptions<Events = Record<string, unknown>> extends Attempt
    * `inline`, so that somebody runs the event in any case. A handler may say otherwise for its types.
    */
   readonly answer?: AnswerMode | undefined;
-  /** `"elsewhere"`: this process only receives, and workers of other processes run what it records. */
+  /**
+   * `"elsewhere"`: this process only receives, and workers of other processes run what it records. Register the same
+   * handlers here all the same: an event whose type has none is kept as `ignored`.
+   */
   readonly worker?: "here" | "elsewhere" | undefined;
   /** Larger bodies are answered with 413. Default 4 MiB, at most 16 MiB. */
   readonly maxBytes?: number | undefined;

@@ -76,6 +76,19 @@ describeWith("newest", "a delivery", (database) => {
       expect(await working.effectsOf(sent.id)).toEqual(["done"]);
     });
 
+    it("is not taken where workers run elsewhere and no handler says what they run", async () => {
+      const receiving = await open({ source: { worker: "elsewhere" } });
+      const sent = event("invoice.paid");
+      for (let i = 0; i < 2; i++)
+        expect(await receiving.deliver(sent)).toMatchObject({ status: 500, outcome: "config_invalid" });
+      const take = () => receiving.billing.take(Buffer.from(JSON.stringify(sent)));
+      await expect(take()).rejects.toThrow(/kept as ignored.*Register the same handlers here.*on\("\*"/);
+      // The sender has come again until a process knew better.
+      const mended = await open({ source: { worker: "elsewhere" } });
+      mended.billing.on("*", () => undefined);
+      expect(await mended.deliver(sent)).toMatchObject({ status: 200, outcome: "accepted" });
+    });
+
     it("is run by its receiver where nobody else is sure to run it", async () => {
       const app = await open();
       app.billing.on("invoice.paid", ({ event: { id }, tx }) => effect(tx, id));
