@@ -177,8 +177,12 @@ export class Intake<Tx> {
   ): Promise<Outcome> {
     const { engine } = this.#parts;
     const reason = "delivered again, and its type has a handler now";
-    await engine.ledger.verbs.replay([task], { reason });
+    const [replayed] = await engine.ledger.verbs.replay([task], { reason });
+    // Its bytes are gone from the ledger, so nobody can run it: it stays what it was.
+    if (replayed?.outcome === "pruned") return "ignored";
     if (attended.length > 0) return this.#inline(task, handlers, attended);
+    // Somebody was faster: the ledger says what became of it.
+    if (replayed?.outcome !== "replayed") return this.#queued(task);
     engine.worker.announce(task.scope);
     return "accepted";
   }

@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
 import type { PgClient } from "../../src/database/pg.ts";
 import { Fatal } from "../../src/errors.ts";
 import { connectSource } from "../../src/handler/source.ts";
@@ -361,6 +361,52 @@ describeWith("newest", "handlers", (database) => {
       expect(await after.deliver(sent)).toMatchObject({ outcome: answer === "queued" ? "accepted" : "done" });
       await after.settled(sent.id);
       expect(await after.deliver(sent)).toMatchObject({ outcome: "duplicate" });
+      expect(await after.effectsOf(sent.id)).toEqual(["done"]);
+    },
+  );
+
+  it.each(["inline", "queued"] as const)(
+    "says that an event is still ignored when it is sent again and its payload was pruned (%s)",
+    async (answer) => {
+      const before = await open(inline);
+      const sent = event("customer.updated");
+      expect(await before.deliver(sent)).toMatchObject({ outcome: "ignored" });
+      await before.engine.ledger.verbs.prune({ what: "payloads", olderThanMs: 0 });
+      const after = await open({ source: { answer } });
+      after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+      if (answer === "queued") await after.engine.start();
+      expect(await after.deliver(sent)).toMatchObject({ status: 200, outcome: "ignored" });
+      expect(await after.stateOf("stripe", sent.id)).toBe("ignored");
+      expect(await after.effectsOf(sent.id)).toEqual([]);
+    },
+  );
+
+  it.each(["done", "missing"] as const)(
+    "asks the ledger once more when an ignored event is %s by the time it would be replayed",
+    async (meanwhile) => {
+      const before = await open(inline);
+      const sent = event("customer.updated");
+      await before.deliver(sent);
+      const after = await open({ source: { answer: "queued" } });
+      after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+      await after.engine.start();
+      const { verbs } = after.engine.ledger;
+      const replay = verbs.replay.bind(verbs);
+      vi.spyOn(verbs, "replay").mockImplementation(async (...asked) => {
+        if (meanwhile === "done") {
+          await replay(...asked);
+          after.engine.worker.wake();
+          await after.settled(sent.id);
+        } else {
+          await after.engine.database.query("delete from onceward.task where key = $1", [sent.id]);
+          await after.engine.database.query("delete from onceward.payload where key = $1", [sent.id]);
+        }
+        return replay(...asked);
+      });
+      expect(await after.deliver(sent)).toMatchObject({
+        outcome: meanwhile === "done" ? "duplicate" : "accepted",
+      });
+      await after.settled(sent.id);
       expect(await after.effectsOf(sent.id)).toEqual(["done"]);
     },
   );
