@@ -15,6 +15,7 @@ import type {
   HandlerOptions,
   TypeOrPattern,
 } from "./handler.ts";
+import { checkAttempts } from "./check.ts";
 import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken, type TakeOptions } from "./intake.ts";
@@ -113,6 +114,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
   if (!(maxBytes > 0 && maxBytes <= mostBytes)) {
     throw new OncewardError("config_invalid", `${name}: maxBytes is a number of bytes up to ${mostBytes}.`);
   }
+  checkAttempts(name, options);
   const registry = new Registry<Tx>();
   const room = options.concurrency === undefined ? engine.room : undefined;
   const runner = new EventRunner({ engine, source, registry, defaults: options, room });
@@ -155,7 +157,9 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       checkPattern(type);
       const handle = (second ?? first) as Handler<unknown, Tx, unknown>;
       const own = (second === undefined ? {} : first) as HandlerOptions<unknown, unknown>;
-      registry.add({ name: own.name ?? type, pattern: type, options: own, handle });
+      const named = own.name ?? type;
+      checkAttempts(`${name}, handler ${named}`, own);
+      registry.add({ name: named, pattern: type, options: own, handle });
       return connected;
     },
     fallback(handler) {

@@ -4,9 +4,10 @@ import { Fatal } from "../../src/errors.ts";
 import { connectSource } from "../../src/handler/source.ts";
 import { defineJob } from "../../src/job/define.ts";
 import { signed } from "../../src/source/generic.ts";
+import { stripe } from "../../src/source/stripe.ts";
 import { describeWith } from "../support/postgres.ts";
 import { gate } from "../worker/support.ts";
-import { type App, type AppOptions, effect, event, openApp } from "./support.ts";
+import { type App, type AppOptions, effect, event, openApp, SECRET } from "./support.ts";
 
 describeWith("newest", "handlers", (database) => {
   let apps: App[] = [];
@@ -500,5 +501,38 @@ describeWith("newest", "handlers", (database) => {
     expect(() => app.billing.on("invoice.paid", () => undefined)).toThrow(/two handlers named invoice.paid/);
     expect(() => app.billing.on("invoice.*.failed*", () => undefined)).toThrow(/star at its end/);
     expect(() => app.billing.on("x*", { name: "a b" }, () => undefined)).toThrow(/visible ASCII/);
+  });
+
+  it.each([
+    ["maxAttempts", { maxAttempts: 0 }],
+    ["maxAttempts", { maxAttempts: 1.5 }],
+    ["maxAttempts", { maxAttempts: 10_000 }],
+    ["deadline", { deadline: "30 secs" }],
+    ["deadline", { deadline: 0 }],
+    ["deadline", { deadline: Number.NaN }],
+    ["backoff.baseMs", { backoff: { baseMs: -5 } }],
+    ["backoff.baseMs", { backoff: { baseMs: "1 second" as never } }],
+    ["backoff.capMs", { backoff: { capMs: Number.NaN } }],
+    ["backoff.capMs", { backoff: { capMs: Infinity } }],
+  ])("refuses attempts that could not be made, when they are registered: %s, %j", async (what, options) => {
+    const app = await open(inline);
+    const refusal = (whose: string): object => ({
+      code: "config_invalid",
+      message: expect.stringContaining(`${whose}: ${what} is `) as unknown,
+    });
+    const another = stripe({ secrets: SECRET, name: "another" });
+    expect(() => connectSource(app.engine, another, options)).toThrow(
+      expect.objectContaining(refusal("another")),
+    );
+    expect(() => app.billing.on("invoice.*", { ...options, name: "mine" }, () => undefined)).toThrow(
+      expect.objectContaining(refusal("stripe, handler mine")),
+    );
+    // Nothing of them is left behind.
+    connectSource(app.engine, another, {
+      maxAttempts: 1,
+      deadline: "1 minute",
+      backoff: { baseMs: 0, capMs: 0 },
+    });
+    app.billing.on("invoice.*", { name: "mine" }, () => undefined);
   });
 });
