@@ -16,7 +16,8 @@ type Notification = Stripe.V2.Core.EventNotification;
 
 /**
  * A thin event with the object it is about, as that is when the handler runs (a snapshot has it as it
- * was). Null where the type relates to no object. The full event is one call away:
+ * was). Null where the type relates to no object, and where the object is gone by then, as after most
+ * deletions; `related_object` names it still. The full event is one call away:
  * `client.v2.core.events.retrieve(event.id)`.
  */
 export type StripeThinEvent<N extends Notification = Notification> = Omit<
@@ -24,7 +25,7 @@ export type StripeThinEvent<N extends Notification = Notification> = Omit<
   "fetchEvent" | "fetchRelatedObject" | "context"
 > & {
   readonly context?: string;
-  readonly relatedObject: N extends { fetchRelatedObject(): Promise<infer Related> } ? Related : null;
+  readonly relatedObject: N extends { fetchRelatedObject(): Promise<infer Related> } ? Related | null : null;
 };
 
 /** The body is verified, yet a path is all that we follow: no host, no query, no way up. */
@@ -49,11 +50,13 @@ export async function withRelatedObject(
   }
   // The context says in which account the object lives; without it a Connect object is "not found".
   const context = optionalWord(source, "context", at(event, "context"));
-  const relatedObject = await client.rawRequest(
-    "GET",
-    url,
-    undefined,
-    context === undefined ? {} : { stripeContext: context },
-  );
+  const options = context === undefined ? {} : { stripeContext: context };
+  const relatedObject = await client.rawRequest("GET", url, undefined, options).catch(nullIfGone);
   return { ...event, relatedObject };
+}
+
+/** What is gone does not come back, and its event is to be handled all the same; any other error may pass. */
+function nullIfGone(error: unknown): null {
+  if (error instanceof Error && "statusCode" in error && error.statusCode === 404) return null;
+  throw error;
 }

@@ -274,6 +274,34 @@ describe("a thin event of Stripe", () => {
     }
   });
 
+  it("reaches the handler without its object where that is gone, and not where Stripe says anything else", async () => {
+    let status = 404;
+    const server = createServer((_, response) => {
+      response.writeHead(status, { "content-type": "application/json" });
+      response.end(
+        JSON.stringify({ error: { code: "resource_missing", message: "No such customer: 'cus_1'" } }),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    const client = new Stripe("sk_test_nothing", {
+      host: "127.0.0.1",
+      port,
+      protocol: "http",
+      telemetry: false,
+      maxNetworkRetries: 0,
+    });
+    const parse = async () => stripe({ secrets: SECRETS, client }).parse(bytes(thin), thin);
+    try {
+      expect(await parse()).toEqual({ ...thin, relatedObject: null });
+      for (status of [400, 401, 403, 429, 500]) {
+        await expect(parse()).rejects.toMatchObject({ statusCode: status });
+      }
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
   it("is followed to an object whose id the user chose", async () => {
     const client = { rawRequest: (_: string, path: string) => Promise.resolve({ path }) };
     const event = {
@@ -367,7 +395,9 @@ describe("the types of Stripe's events", () => {
       StripeEvents["checkout.session.completed"]["data"]["object"]
     >().toEqualTypeOf<Stripe.Checkout.Session>();
     expectTypeOf<StripeEvents["invoice.paid"]>().toEqualTypeOf<Stripe.InvoicePaidEvent>();
-    expectTypeOf<StripeEvents["v1.customer.created"]["relatedObject"]>().toEqualTypeOf<Stripe.Customer>();
+    expectTypeOf<
+      StripeEvents["v1.customer.created"]["relatedObject"]
+    >().toEqualTypeOf<Stripe.Customer | null>();
     expectTypeOf<StripeEvents["v2.core.event_destination.ping"]["relatedObject"]>().not.toBeAny();
     expectTypeOf<Stripe>().toExtend<NonNullable<Parameters<typeof stripe>[0]["client"]>>();
   });
