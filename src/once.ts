@@ -12,6 +12,7 @@ import { schedule, type ScheduleOptions, type TickTools } from "./job/schedule.t
 import type { Schema, SchemaInput, SchemaOutput } from "./job/schema.ts";
 import { defineMachine, type Machine, type MachineDefinition } from "./machine/machine.ts";
 import { attemptedOf, type Observer } from "./observe.ts";
+import { quietly } from "./quietly.ts";
 import type { RecoveryContext } from "./recover/context.ts";
 import { createRecovery, type Recovery } from "./recover/recovery.ts";
 import type { TaskIdentity } from "./ledger/task.ts";
@@ -108,18 +109,19 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
   const { database: input, ...rest } = options;
   const database = openDatabase(input) as Database<Tx>;
   const observers: Observer[] = [];
+  const onError = (error: unknown): void => {
+    quietly(() => rest.onError?.(error));
+    for (const observer of observers) quietly(() => observer.troubled?.(error));
+  };
   const engine = new Engine(database, {
     ...rest,
     onRan(task, ran, ms) {
-      rest.onRan?.(task, ran, ms);
+      quietly(() => rest.onRan?.(task, ran, ms), onError);
       if (observers.length === 0) return;
       const attempted = attemptedOf(task, ran, ms);
-      for (const observer of observers) observer.attempted?.(attempted);
+      for (const observer of observers) quietly(() => observer.attempted?.(attempted), onError);
     },
-    onError(error) {
-      rest.onError?.(error);
-      for (const observer of observers) observer.troubled?.(error);
-    },
+    onError,
   });
   const sources = new Map<string, ConnectedSource<Record<string, unknown>, Tx>>();
   const connected: Source[] = [];
@@ -132,8 +134,8 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
       const made = connectSource(engine, source, {
         ...sourceOptions,
         log(receipt) {
-          sourceOptions?.log?.(receipt);
-          for (const observer of observers) observer.received?.(receipt);
+          quietly(() => sourceOptions?.log?.(receipt));
+          for (const observer of observers) quietly(() => observer.received?.(receipt));
         },
       });
       connected.push(source);

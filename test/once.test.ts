@@ -74,3 +74,45 @@ describeWith("newest", "the whole of it", (database) => {
     expect((await pool.query("select count(*)::int as n from orders")).rows).toEqual([{ n: 1 }]);
   });
 });
+
+describeWith("newest", "who is told what happens", (database) => {
+  it("is told although others who are told fail, at once or later, and so does not end the process", async () => {
+    const rejected: unknown[] = [];
+    const notice = (error: unknown): void => void rejected.push(error);
+    process.on("unhandledRejection", notice);
+    const told: string[] = [];
+    const away = (): Promise<never> => Promise.reject(new Error("away"));
+    const full = (): never => {
+      throw new Error("full");
+    };
+    const once = createOnce({ database: database().url, onRan: away, onError: away });
+    once.observe({ received: away, attempted: away, troubled: away });
+    once.observe({ received: full, attempted: full, troubled: full });
+    once.observe({
+      received: ({ outcome }) => void told.push(outcome),
+      attempted: ({ outcome }) => void told.push(`attempt ${outcome}`),
+      troubled: (error) => void told.push(`trouble: ${(error as Error).message}`),
+    });
+    const billing = once.source(stripe({ secrets: secret }), { log: away });
+    billing.on("*", () => undefined);
+    await once.start();
+    const signature = new Stripe("sk_test_unused").webhooks.generateTestHeaderString({
+      payload: event,
+      secret,
+    });
+    const header = (name: string) => (name === "stripe-signature" ? signature : undefined);
+    await billing.receive({ method: "POST", body: Buffer.from(event), header });
+    await vi.waitFor(() => expect(told).toHaveLength(5), { timeout: 60_000 });
+    // What fails at an attempt is trouble that others hear of: once for each of the three that failed there.
+    expect(told.toSorted()).toEqual([
+      "accepted",
+      "attempt done",
+      "trouble: away",
+      "trouble: away",
+      "trouble: full",
+    ]);
+    await once.stop();
+    process.off("unhandledRejection", notice);
+    expect(rejected).toEqual([]);
+  });
+});

@@ -1,5 +1,6 @@
 /** `bytes → verify → identify → record → run now, or by a worker → answer`: one pipeline for every adapter. */
 import { OncewardError, type ErrorCode } from "../errors.ts";
+import { quietly } from "../quietly.ts";
 import type { Identity, Reply, Source } from "../source/source.ts";
 import { answer, answerOf } from "./answer.ts";
 import { alreadyDecompressed, isEncoded, tooLarge } from "./body.ts";
@@ -124,11 +125,8 @@ export function createReceiver(options: ReceiverOptions): Receiver {
       if (!log) return (await receive(delivery))[0];
       const began = performance.now();
       const [made, found] = await receive(delivery);
-      try {
-        log({ source: source.name, status: made.status, ...found, ms: performance.now() - began });
-      } catch {
-        // A log that fails must not become the sender's problem.
-      }
+      const ms = performance.now() - began;
+      quietly(() => log({ source: source.name, status: made.status, ...found, ms }));
       return made;
     },
   };

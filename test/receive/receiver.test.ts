@@ -213,6 +213,18 @@ describe("the receiver", () => {
     expect(await send("{}")).toMatchObject({ status: 200 });
   });
 
+  it("answers all the same when the log is async and fails, and the process lives", async () => {
+    const rejected: unknown[] = [];
+    const notice = (error: unknown): void => void rejected.push(error);
+    process.on("unhandledRejection", notice);
+    const { send } = open({ log: () => Promise.reject(new Error("the log is away")) });
+    expect(await send("{}")).toMatchObject({ status: 200 });
+    // Node tells of it when it has nothing else to do.
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("unhandledRejection", notice);
+    expect(rejected).toEqual([]);
+  });
+
   it("answers without a log too", async () => {
     const { send } = open({ log: undefined });
     expect(await send("{}")).toMatchObject({ status: 200, said: { outcome: "accepted" } });
