@@ -39,6 +39,8 @@ export function shopify<Events extends Record<string, unknown> = Record<string, 
 
   return {
     name,
+    // Shopify demands it of apps, and tries it before it lists one.
+    refusalStatus: 401,
 
     verify(request) {
       const candidate = decodeBase64(signatureHeader(name, request, HEADER), 32);

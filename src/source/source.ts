@@ -68,7 +68,7 @@ export interface Source<Events extends Record<string, unknown> = Record<string, 
   sample?(now: number): SignedRequest;
   /** Types that can happen only once per object: keyed by type + object id, since twins occur. */
   readonly oncePerObject?: ReadonlySet<string> | undefined;
-  /** The status for a request that is not genuine, where the sender probes for one of its own. 400 otherwise. */
+  /** The status for a request that is not genuine, where the sender wants one of its own. 400 otherwise. */
   readonly refusalStatus?: number | undefined;
   /** Only here so that the types of events travel with the source. */
   readonly events?: Events | undefined;

@@ -64,6 +64,10 @@ describe("Shopify", () => {
     expect(codeOf(() => identify({ [name]: "" }))).toBe("body_unreadable");
   });
 
+  it("refuses with 401, which Shopify demands of apps", () => {
+    expect(source.refusalStatus).toBe(401);
+  });
+
   it("says so when an access token is given for the client secret", () => {
     expect(refusalOf(() => shopify({ secrets: "shpat_0123456789abcdef" }))).toMatchObject({
       code: "config_invalid",
