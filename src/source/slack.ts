@@ -34,7 +34,7 @@ const PREFIX = "v0=";
 /** Whatever stands in the answer to a command or an interaction is shown to the user, or taken as an instruction. */
 const SILENCE: Reply = { status: 200, body: "" };
 
-/** Menus that are filled as the user types cannot wait, so they are no work to do once. */
+/** Menus that are filled as the user types cannot wait, so they are no work to do once, and have no id of their own. */
 const NO_OPTIONS: Reply = {
   status: 200,
   headers: { "content-type": "application/json" },
@@ -89,6 +89,7 @@ export function slack<Events extends Record<string, unknown> = Record<string, Js
         const challenge = word(name, "challenge", at(message, "challenge"));
         return { reply: { status: 200, headers: { "content-type": "text/plain" }, body: challenge } };
       }
+      if (at(message, "type") === "block_suggestion") return { reply: NO_OPTIONS };
       if (at(message, "type") === "app_rate_limited") return identifyRateLimit(name, message);
       return isObject(at(message, "event"))
         ? identifyEvent(name, message)
@@ -146,7 +147,7 @@ function identifyInteraction(source: string, message: JsonObject, body: Uint8Arr
     type,
     account: accountOf(source, message),
     objectId: view,
-    acknowledge: type === "block_suggestion" ? NO_OPTIONS : SILENCE,
+    acknowledge: SILENCE,
   };
 }
 

@@ -89,9 +89,6 @@ describe("Slack", () => {
       objectId: "V1",
       acknowledge: { status: 200, body: "" },
     });
-    expect(interaction({ ...action, type: "block_suggestion" })).toMatchObject({
-      acknowledge: { body: '{"options":[]}' },
-    });
     expect(
       interaction({ type: "shortcut", trigger_id: "1", team: null, enterprise: { id: "E1" } }),
     ).toMatchObject({ account: "E1" });
@@ -101,6 +98,22 @@ describe("Slack", () => {
         type: "x",
       }),
     ).toEqual(action);
+  });
+
+  it.each([
+    { container: { type: "message", message_ts: "1.2", channel_id: "C1" }, channel: { id: "C1" } },
+    { container: { type: "view", view_id: "V1" }, view: { id: "V1" } },
+  ])("knows no options for a menu that is filled as the user types: %j", (where) => {
+    const typed = {
+      type: "block_suggestion",
+      team: { id: "T1" },
+      action_id: "a",
+      block_id: "b",
+      value: "se",
+    };
+    expect(interaction({ ...typed, ...where })).toEqual({
+      reply: { status: 200, headers: { "content-type": "application/json" }, body: '{"options":[]}' },
+    });
   });
 
   it("identifies the closing of a view, which has no trigger, by the view and its state", () => {
