@@ -4,7 +4,8 @@
 -- Called inside the transaction that applies the state: both commit, or neither does. The object's row is
 -- locked until then, so that two events of one object are compared with each other and not with the past.
 --   {"verdict": "apply"}   nothing newer was applied; from now on this is the latest
---   {"verdict": "stale"}   something newer was applied, or the object has come to its end
+--   {"verdict": "stale"}   something newer was applied, or the object has come to its end by another cause: what ended
+--                          it may be replayed, and is applied again
 --   {"verdict": "tie"}     nobody can say which is newer: ask the sender for the object as it is now, outside of
 --                          any transaction, and come back with the `revision` of this answer. Where it has
 --                          changed meanwhile, what was fetched may be old, and the answer is a tie again.
@@ -55,6 +56,7 @@ begin
   ordered := onceward.version_order(newer.version, v.version);
   verdict := case
     when v.revision = 0 then 'apply'
+    when v.final and newer.cause = v.cause then 'apply'
     when v.final then 'stale'
     when newer.final::boolean or ordered > 0 then 'apply'
     when ordered < 0 then 'stale'
@@ -64,7 +66,7 @@ begin
   if verdict = 'apply' then
     update onceward.version x set
       version = case when ordered > 0 or v.version is null then newer.version else v.version end,
-      revision = v.revision + 1, final = newer.final::boolean, cause = newer.cause, applied_at = onceward.now()
+      revision = v.revision + 1, final = v.final or newer.final::boolean, cause = newer.cause, applied_at = onceward.now()
     where x.scope = newer.scope and x.key = newer.key;
   end if;
   return jsonb_build_object('verdict', verdict, 'revision', v.revision, 'cause', v.cause);

@@ -271,6 +271,34 @@ describe.each(["newest", "oldest"] as const)("on the %s Postgres", (which) =>
       await app.close();
     });
 
+    it("applies a final event once more when somebody replays it, and nothing else after it", async () => {
+      let final = true;
+      const { app, applied } = await start({
+        id,
+        object: ({ data }: StripeEvent) => data.object["version"],
+        version: ({ data }: StripeEvent) => data.object["version"],
+        final: ({ data }: StripeEvent) => final && data.object["version"] === 2,
+        refetch: () => Promise.reject(new Error("it is gone")),
+      });
+      const [older, last, stray] = [1, 2, 3].map((version) => of("cus_final", version)) as [
+        StripeEvent,
+        StripeEvent,
+        StripeEvent,
+      ];
+      for (const sent of [older, last, stray]) await app.deliver(sent);
+      expect(applied).toEqual([1, 2]);
+      // What has ended stays so, even if the rule says otherwise of its last event by now.
+      final = false;
+      await app.engine.start();
+      for (const { id: key } of [last, stray, older, last]) {
+        await app.engine.ledger.verbs.replay([{ scope: "stripe", key }], { again: true });
+        app.engine.worker.wake();
+        await app.settled(key);
+      }
+      expect(applied).toEqual([1, 2, 2, 2]);
+      await app.close();
+    });
+
     it("fails an attempt whose version is none", async () => {
       const { app } = await start({ id, object: id, version: () => Number.NaN, refetch: "none" });
       expect(await app.deliver(of("cus_nan", 1))).toMatchObject({ status: 500 });
