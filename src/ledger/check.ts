@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { isBytes } from "../bytes.ts";
 import { OncewardError } from "../errors.ts";
 import type { Claim, NewTask, Retry, StepState, TaskIdentity } from "./task.ts";
 
@@ -57,7 +58,7 @@ export function checkTask(task: NewTask): void {
 }
 
 function checkBody(body: unknown): void {
-  if (typeof body !== "string" && !(body instanceof Uint8Array)) {
+  if (typeof body !== "string" && !isBytes(body)) {
     throw new OncewardError("payload_invalid", `A payload is text or bytes; ${describe(body)}.`);
   }
   checkSize(body);

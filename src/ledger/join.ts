@@ -1,4 +1,5 @@
 /** The same task recorded by several callers at once is one item of a statement. */
+import { isBytes } from "../bytes.ts";
 import type { Joining } from "./coalesce.ts";
 import type { NewTask, Recorded } from "./task.ts";
 
@@ -24,7 +25,7 @@ function hasAllOf(a: NewTask, b: NewTask): boolean {
 
 function isSame(a: NewTask[keyof NewTask], b: NewTask[keyof NewTask]): boolean {
   if (a === b) return true;
-  if (a instanceof Uint8Array && b instanceof Uint8Array) return Buffer.compare(a, b) === 0;
+  if (isBytes(a) && isBytes(b)) return Buffer.compare(a, b) === 0;
   return a instanceof Date && b instanceof Date && a.getTime() === b.getTime();
 }
 

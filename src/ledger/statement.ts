@@ -1,3 +1,4 @@
+import { isBytes } from "../bytes.ts";
 import { textArrayLiteral } from "../database/array.ts";
 import type { Param, Queryable } from "../database/database.ts";
 import type { Argument, Texts } from "./argument.ts";
@@ -34,7 +35,8 @@ export function statementOf(
       return `$${params.push(arg as string)}::text`;
     }
     for (const one of arg as Texts) {
-      if (one !== null && !(one instanceof Uint8Array)) checkStorable(`An argument of ${verb}`, one);
+      if (typeof one === "string" || (one !== null && !isBytes(one)))
+        checkStorable(`An argument of ${verb}`, one);
     }
     // Through text, where a driver would otherwise try its own way with arrays.
     return encode

@@ -46,11 +46,6 @@ export function isEncoded(contentEncoding: string | undefined): boolean {
   return encoding !== undefined && encoding !== "" && encoding !== "identity";
 }
 
-/** By its tag, since `instanceof` is false for the bytes of another realm (Jest and Next run code in one). */
-export function isBytes(value: unknown): value is Uint8Array {
-  return Object.prototype.toString.call(value) === "[object Uint8Array]";
-}
-
 /** The receiver's answer, whatever it throws; one that HTTP cannot carry becomes a 500, alike everywhere. */
 export async function answerTo(receiver: Receiver, delivery: Delivery): Promise<Answer> {
   try {

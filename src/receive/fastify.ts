@@ -1,13 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import {
-  alreadyDecompressed,
-  answerTo,
-  bodyParsed,
-  deliveryOf,
-  isBytes,
-  isEncoded,
-  tooLarge,
-} from "./body.ts";
+import { isBytes } from "../bytes.ts";
+import { alreadyDecompressed, answerTo, bodyParsed, deliveryOf, isEncoded, tooLarge } from "./body.ts";
 import type { Answer, Receiver } from "./delivery.ts";
 import { receiveStream } from "./node.ts";
 

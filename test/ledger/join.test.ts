@@ -1,3 +1,4 @@
+import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { OncewardError } from "../../src/errors.ts";
 import { coalesce } from "../../src/ledger/coalesce.ts";
@@ -43,6 +44,16 @@ describe("a task that several callers record at once", () => {
     answer(claimed);
     const duplicate = { outcome: "duplicate", state: "running" };
     expect(await answers).toEqual([claimed, ...Array.from({ length: 999 }, () => duplicate)]);
+  });
+
+  it("is sent once, also where its body is of another realm", async () => {
+    const { record, batches, sent, answer } = manual();
+    const body = () => runInNewContext("Uint8Array.of(123, 125)") as Uint8Array;
+    const answers = Promise.all([task(), task({ body: body() }), task({ body: body() })].map(record));
+    await sent();
+    expect(batches).toEqual([[task()]]);
+    answer(claimed);
+    expect(await answers).toMatchObject([claimed, { outcome: "duplicate" }, { outcome: "duplicate" }]);
   });
 
   it("is not joined once it was sent: the ledger may have changed since it looked", async () => {

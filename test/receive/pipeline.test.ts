@@ -1,3 +1,4 @@
+import { runInNewContext } from "node:vm";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Receipt } from "../../src/receive/receiver.ts";
 import {
@@ -367,6 +368,18 @@ describeWith("newest", "a delivery", (database) => {
       expect(Buffer.from(stored as string).equals(Buffer.from(body))).toBe(true);
     }
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+  });
+
+  it("is taken with bytes of another realm, in which Jest and Next run code", async () => {
+    const app = await open(inline);
+    app.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+    const sent = event("customer.updated");
+    const bytes = Buffer.from(JSON.stringify(sent));
+    const body = runInNewContext("Uint8Array.from(bytes)", { bytes: [...bytes] }) as Uint8Array;
+    expect(body).not.toBeInstanceOf(Uint8Array);
+    expect(read(await app.billing.receive(deliveryOf(body)))).toMatchObject({ status: 200, outcome: "done" });
+    expect(await app.effectsOf(sent.id)).toEqual(["done"]);
+    expect(await app.engine.ledger.verbs.payload({ scope: "stripe", key: sent.id })).toBe(bytes.toString());
   });
 
   it("goes on through a rotation of the secret half way through its retries", async () => {
