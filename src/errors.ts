@@ -88,6 +88,11 @@ export function messageOf(error: unknown): string {
   // Drizzle writes the parameters of a failed statement into its message; what caused it says the same without them.
   if (error instanceof Error && "params" in error && error.cause instanceof Error)
     return messageOf(error.cause);
-  if (error instanceof Error) return error.message || error.name;
-  return typeof error === "string" ? error : "something that is not an Error was thrown";
+  if (typeof error === "string") return error;
+  if (!(error instanceof Error)) return "something that is not an Error was thrown";
+  // Anybody can assign anything to either.
+  for (const text of [error.message, error.name] as readonly unknown[]) {
+    if (typeof text === "string" && text !== "") return text;
+  }
+  return "an Error without a message was thrown";
 }

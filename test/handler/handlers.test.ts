@@ -94,6 +94,20 @@ describeWith("newest", "handlers", (database) => {
     });
   });
 
+  it.each([
+    ["no text as its message", { message: Object.create(null) as unknown }, "Error"],
+    ["no message", { message: "" }, "Error"],
+    ["no text at all", { message: 7, name: null }, "an Error without a message was thrown"],
+  ])("fails by an error that has %s, and says so plainly", async (_, odd, reason) => {
+    const app = await open(inline);
+    app.billing.on("invoice.paid", () => {
+      throw Object.assign(new Error("it failed"), odd);
+    });
+    const sent = event("invoice.paid");
+    expect(await app.deliver(sent)).toMatchObject({ status: 500, outcome: "handler_failed" });
+    expect(await app.look("stripe", sent.id)).toMatchObject({ state: "waiting", reason });
+  });
+
   it("fails the attempt when the handler swallows a SQL error, instead of losing what it wrote", async () => {
     const app = await open(inline);
     app.billing.on("invoice.paid", async ({ event: { id }, tx }) => {
