@@ -96,7 +96,7 @@ export class Inline {
         if (this.#running.has(name)) continue;
         const { leaseMs, worker } = ledger;
         const asked = instant();
-        const claimed = await ledger.verbs.claim({ scope, key }, { leaseMs, worker, early });
+        const claimed = await timely(ledger.verbs.claim({ scope, key }, { leaseMs, worker, early }));
         if ("task" in claimed) {
           left = true;
           return await this.#run(claimed.task, asked, onClaimed);

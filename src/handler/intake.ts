@@ -177,7 +177,7 @@ export class Intake<Tx> {
   ): Promise<Outcome> {
     const { engine } = this.#parts;
     const reason = "delivered again, and its type has a handler now";
-    const [replayed] = await engine.ledger.verbs.replay([task], { reason });
+    const [replayed] = await timely(engine.ledger.verbs.replay([task], { reason }));
     // Its bytes are gone from the ledger, so nobody can run it: it stays what it was.
     if (replayed?.outcome === "pruned") return "ignored";
     if (attended.length > 0) return this.#inline(task, handlers, attended);
@@ -190,14 +190,15 @@ export class Intake<Tx> {
   /** What came under a known id with other content is not run, and not thrown away: somebody has to look at it. */
   async #keepApart(task: NewTask): Promise<void> {
     const { scope, key, type, body, fingerprint = "" } = task;
-    await this.#parts.engine.ledger.record({
+    const apart: NewTask = {
       scope: conflictScope(scope),
       key: `${key} ${fingerprint.slice(0, 32)}`,
       type,
       body,
       cause: { scope, key },
       ignored: "this id came before with other content",
-    });
+    };
+    await timely(this.#parts.engine.ledger.record(apart));
   }
 }
 

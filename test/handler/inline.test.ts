@@ -1,10 +1,10 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { connectSource } from "../../src/handler/source.ts";
 import { stripe } from "../../src/source/stripe.ts";
 import { Engine } from "../../src/worker/engine.ts";
 import { describeWith } from "../support/postgres.ts";
-import { event, SECRET } from "./support.ts";
+import { event, openApp, SECRET } from "./support.ts";
 
 function gate(): { readonly opened: Promise<void>; open(): void } {
   let open = (): void => {};
@@ -54,4 +54,42 @@ describeWith("newest", "events that are handled while their senders wait", (fres
     await engine.stop();
     await database.close();
   });
+
+  it.each([
+    ["the claim of a known one", "claim", { delayMs: 60_000 }],
+    ["the replay of an ignored one", "replay", { ignored: "no handler for this type" }],
+    ["the record of one with other content", "record", { fingerprint: "another" }],
+  ] as const)(
+    "are answered with 503 in good time where the database is silent at %s",
+    async (_, verb, known) => {
+      const app = await openApp(fresh().url, { source: { answer: "inline" } });
+      app.billing.on("invoice.paid", () => undefined);
+      const sent = event("invoice.paid");
+      const { ledger } = app.engine;
+      await app.engine.ready();
+      await ledger.record({
+        scope: "stripe",
+        key: sent.id,
+        type: sent.type,
+        body: JSON.stringify(sent),
+        ...known,
+      });
+      const asked = gate();
+      // From here on the test says what time it is; what came before had to reach the database.
+      const silent = () => {
+        vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+        asked.open();
+        return new Promise<never>(() => {});
+      };
+      Object.assign(verb === "record" ? ledger : ledger.verbs, { [verb]: silent });
+      let answer: unknown;
+      void app.deliver(sent).then((given) => (answer = given));
+      await asked.opened;
+      await vi.advanceTimersByTimeAsync(8_000);
+      vi.useRealTimers();
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(answer).toMatchObject({ status: 503, outcome: "database_unavailable" });
+      await app.close();
+    },
+  );
 });
