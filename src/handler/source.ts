@@ -5,6 +5,7 @@ import type { TaskIdentity } from "../ledger/task.ts";
 import { sourceName } from "../source/secrets.ts";
 import type { Identity, Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
+import { checkAttempts } from "../worker/attempts.ts";
 import type { Lane } from "../worker/lane.ts";
 import { connectionsToUse } from "../worker/room.ts";
 import type {
@@ -15,7 +16,6 @@ import type {
   HandlerOptions,
   TypeOrPattern,
 } from "./handler.ts";
-import { checkAttempts } from "./check.ts";
 import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken, type TakeOptions } from "./intake.ts";

@@ -1,5 +1,6 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
+import { checkAttempts } from "../worker/attempts.ts";
 import type { JobOptions } from "./job.ts";
 
 /** The ledger's bound for a scope, less `job/`. A slash would put a job below another one, and in its lane. */
@@ -15,9 +16,9 @@ export function checkOptions(name: string, options: JobOptions<never>): void {
   ) {
     throw invalid(`A job's name is text of 1 to ${maxNameBytes} bytes without spaces and slashes.`);
   }
-  const { concurrency = {}, serial, maxAttempts, priority, deadline, delay, rate } = options;
+  checkAttempts(name, options);
+  const { concurrency = {}, serial, priority, delay, rate } = options;
   const { total, perKey, perProcess } = concurrency;
-  checkCount(name, "maxAttempts", maxAttempts);
   checkCount(name, "concurrency.total", total);
   checkCount(name, "concurrency.perKey.limit", perKey?.limit);
   checkCount(name, "concurrency.perProcess", perProcess);
@@ -25,7 +26,7 @@ export function checkOptions(name: string, options: JobOptions<never>): void {
   if (priority !== undefined && !(Number.isInteger(priority) && Math.abs(priority) <= 9999)) {
     throw invalid(`${name}: priority is a whole number from -9999 to 9999.`);
   }
-  for (const duration of [deadline, delay, rate?.per]) if (duration !== undefined) milliseconds(duration);
+  for (const duration of [delay, rate?.per]) if (duration !== undefined) milliseconds(duration);
   if (rate && milliseconds(rate.per) === 0) throw invalid(`${name}: rate.per is longer than nothing.`);
   if (serial && (perKey || total !== undefined)) {
     throw invalid(

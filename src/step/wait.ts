@@ -1,5 +1,6 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
+import { checkDate, checkMs } from "../ledger/check.ts";
 import type { ToldSignal } from "../ledger/signal.ts";
 import type { Verbs } from "../ledger/verbs.ts";
 import type { Attempt, KnownStep, Wait } from "./attempt.ts";
@@ -21,15 +22,21 @@ interface Waiting {
 /** The steps that end an attempt without ending the task. */
 export function waits(attempt: Attempt): Pick<Step, "sleep" | "sleepUntil" | "waitFor"> {
   return {
-    sleep: (name, duration) => sleep(attempt, name, { ms: milliseconds(duration) }),
-    sleepUntil(name, date) {
-      if (!(date instanceof Date) || Number.isNaN(date.getTime())) {
-        return Promise.reject(new OncewardError("value_invalid", "sleepUntil takes a valid Date."));
-      }
+    sleep: async (name, duration) => sleep(attempt, name, { ms: lasting(duration) }),
+    async sleepUntil(name, date) {
+      if (!(date instanceof Date)) throw new OncewardError("value_invalid", "sleepUntil takes a valid Date.");
+      checkDate("sleepUntil", date);
       return sleep(attempt, name, { until: date.toISOString() });
     },
     waitFor: (name, options = {}) => waitFor(attempt, name, options),
   };
+}
+
+/** Longer than the ledger can wait is found here, and not when the attempt is to give its place away. */
+function lasting(duration: number | string): number {
+  const ms = milliseconds(duration);
+  checkMs("A duration", ms);
+  return ms;
 }
 
 function sleep(attempt: Attempt, name: string, wanted: Waiting): Promise<void> {
@@ -47,7 +54,7 @@ function waitFor<T>(attempt: Attempt, name: string, options: WaitOptions): Promi
   return attempt.ask(name, async (known) => {
     if (known?.state === "done") return decodeValue(known.value) as Waited<T>;
     const fingerprint = "of" in options ? fingerprintOf(options.of) : undefined;
-    const timeout = options.timeout === undefined ? {} : { ms: milliseconds(options.timeout) };
+    const timeout = options.timeout === undefined ? {} : { ms: lasting(options.timeout) };
     // An approval is for what the function asks now; where that has changed, the old one does not count.
     const approval = fingerprint === undefined ? {} : { fingerprint, of: toTree(options.of) };
     const { waiting, until } = await begun(attempt, name, known, timeout, approval);

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { currentDryRun } from "../database/dry-run.ts";
 import { OncewardError } from "../errors.ts";
+import { quietly } from "../quietly.ts";
 import { freshlyClaimed, type Ledger } from "../ledger/ledger.ts";
 import type { ClaimedTask, NewTask, Recorded } from "../ledger/task.ts";
 import { Announcer } from "./announcer.ts";
@@ -309,11 +310,10 @@ export class Worker {
     const ran = await runTask(lane, task, { ledger, leases, lease, onEnded });
     this.#running.delete(place);
     this.#places.leave();
-    try {
-      this.#options.onRan?.(task, ran, ms);
-    } catch (error) {
-      this.#report(error);
-    }
+    quietly(
+      () => this.#options.onRan?.(task, ran, ms),
+      (error) => this.#report(error),
+    );
     // It may have made way for the next one of its group, or of its limited lane.
     if (task.serial !== null || lane.limit) this.wake();
     this.#ended();
@@ -373,11 +373,7 @@ export class Worker {
   }
 
   #report(error: unknown): undefined {
-    try {
-      this.#options.onError?.(error);
-    } catch {
-      // Whoever listens must not stop the worker.
-    }
+    quietly(() => this.#options.onError?.(error));
   }
 }
 

@@ -40,7 +40,10 @@ describeWith("newest", "a storm of a thousand duplicates over HTTP", (database) 
       await app.settled(duplicated.id);
       expect(await app.effectsOf(duplicated.id)).toEqual(["done"]);
       for (const { id } of unrelated) expect(await app.effectsOf(id)).toEqual(["done"]);
-      expect(answers.filter(({ outcome }) => outcome === good)).toHaveLength(1);
+      // Queued, one may have recorded it, and another have found room for it at once: it was accepted either way.
+      const first = answers.filter(({ outcome }) => outcome === good).length;
+      expect(first).toBeGreaterThan(0);
+      if (answer === "inline") expect(first).toBe(1);
       const rest = answers.filter(({ outcome }) => outcome !== good);
       // Inline, who had waited for long enough was sent away to come again; nobody was told a lie.
       for (const one of rest) {

@@ -90,6 +90,8 @@ describeSteps("a sleep", (bench) => {
       (step: Step<unknown>) => step.sleepUntil("x", new Date(Number.NaN)),
       (step: Step<unknown>) => step.sleep("x", "a while"),
       (step: Step<unknown>) => step.sleep("x", -1),
+      (step: Step<unknown>) => step.sleep("x", 1e15),
+      (step: Step<unknown>) => step.sleepUntil("x", new Date(8.64e15)),
     ];
     for (const [i, job] of wrong.entries()) {
       expect(await bench().attempt(`wrong ${i}`, job)).toMatchObject({

@@ -1,12 +1,19 @@
 import { milliseconds } from "../duration.ts";
 import { OncewardError } from "../errors.ts";
-import type { AttemptOptions } from "./handler.ts";
+import type { Backoff } from "./lane.ts";
 
 /** Nobody means to wait longer between two attempts. */
 const longestPauseMs = 366 * 86_400_000;
 
-/** Refuses attempts that could not be made, when the program starts and not when the first event has come. */
-export function checkAttempts(whose: string, { maxAttempts, backoff, deadline }: AttemptOptions): void {
+/** How attempts are made, of whatever kind. */
+interface Attempts {
+  readonly maxAttempts?: number | undefined;
+  readonly backoff?: Backoff | undefined;
+  readonly deadline?: number | string | undefined;
+}
+
+/** Refuses attempts that could not be made, when the program starts and not when the first event or job has come. */
+export function checkAttempts(whose: string, { maxAttempts, backoff, deadline }: Attempts): void {
   if (
     maxAttempts !== undefined &&
     !(Number.isInteger(maxAttempts) && maxAttempts >= 1 && maxAttempts <= 9999)
