@@ -16,7 +16,10 @@ export interface DrizzleOptions {
   readonly connectionTimeoutMs?: number;
 }
 
-/** A database through your own Drizzle, which stays yours to end. Statements outside of transactions go to its driver. */
+/**
+ * A database through your own Drizzle, which stays yours to end. Statements outside of transactions go to its driver.
+ * Over `pg` give it a pool: a single client is refused.
+ */
 export function drizzleDatabase<Tx>(
   db: Drizzle<Tx>,
   { connectionTimeoutMs = CONNECTION_TIMEOUT_MS }: DrizzleOptions = {},

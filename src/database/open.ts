@@ -48,8 +48,6 @@ function hint(input: unknown): string {
   if ("$queryRawUnsafe" in input) return " This is a PrismaClient: wrap it with prismaDatabase(prisma).";
   if ("withoutPlugins" in input) return " This is a Kysely: wrap it with kyselyDatabase(db).";
   if ("$client" in input) return " This is a Drizzle: wrap it with drizzleDatabase(db).";
-  if ("getTypeParser" in input)
-    return " This is a single client: give its pool, since tasks run beside each other.";
   return "";
 }
 

@@ -88,6 +88,24 @@ describeWith("newest", "Drizzle", (fresh) => {
     }
   });
 
+  it("refuses a single client, whose transactions would all be one", async () => {
+    const pool = new pg.Pool({ connectionString: fresh().url });
+    const pooled = await pool.connect();
+    try {
+      for (const client of [new pg.Client(fresh().url), pooled]) {
+        expect(() => drizzleDatabase(drizzlePg({ client }))).toThrow(
+          expect.objectContaining({
+            code: "config_invalid",
+            message: expect.stringContaining("give its pool"),
+          }),
+        );
+      }
+    } finally {
+      pooled.release();
+      await pool.end();
+    }
+  });
+
   it("works with a Drizzle that keeps its driver to itself", async () => {
     const client = new pg.Client({ connectionString: fresh().url });
     await client.connect();

@@ -48,4 +48,11 @@ describeWith("newest", "Kysely", (fresh) => {
       await db.destroy();
     }
   });
+
+  it("refuses a single client in the place of its pool", () => {
+    const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: new pg.Pool() }) });
+    expect(() => kyselyDatabase(db, { client: new pg.Client() })).toThrow(
+      expect.objectContaining({ code: "config_invalid", message: expect.stringContaining("give its pool") }),
+    );
+  });
 });
