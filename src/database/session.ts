@@ -12,16 +12,31 @@ export interface Session<Tx> {
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
 
+/** A transaction of one session; of another one around it, where its work runs within that. */
+interface Transaction {
+  readonly session: object;
+  readonly around: Transaction | undefined;
+  /** What a handler started and did not await may still run when its transaction is over: that is no nesting. */
+  open: boolean;
+}
+
+const inside = new AsyncLocalStorage<Transaction>();
+
+/** Whether the caller is part of an open transaction: of this session, or of any that serves everybody. */
+export function isInsideTransaction(session?: object): boolean {
+  for (let at = inside.getStore(); at; at = at.around)
+    if (at.open && (session === undefined || at.session === session)) return true;
+  return false;
+}
+
 const guarded = new WeakSet<object>();
 
 /** Makes such statements throw `database_nested`, whoever sends them: us, the application or its ORM. */
 export function guardSession<Tx>(session: Session<Tx>): void {
   if (guarded.has(session)) return;
   guarded.add(session);
-  const inside = new AsyncLocalStorage<{ open: boolean }>();
   const refuseInside = (): void => {
-    // What a handler started and did not await may still run when its transaction is over: that is no nesting.
-    if (inside.getStore()?.open) throw nested();
+    if (isInsideTransaction(session)) throw nested();
   };
   const { query, exec, transaction } = session;
   session.query = async (...args) => {
@@ -34,7 +49,7 @@ export function guardSession<Tx>(session: Session<Tx>): void {
   };
   session.transaction = async <T>(work: (tx: Tx) => Promise<T>): Promise<T> => {
     refuseInside();
-    const here = { open: true };
+    const here: Transaction = { session, around: inside.getStore(), open: true };
     try {
       return await (transaction<T>).call(session, (tx) => inside.run(here, () => work(tx)));
     } finally {

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
 
 export interface CoalesceOptions {
@@ -53,6 +54,8 @@ export function coalesce<Item, Answer>(
 ): (item: Item) => Promise<Answer> {
   const { max = 100, flushes = 1, awaited = false, joining } = options;
   const waiting: Call<Item, Answer>[] = [];
+  /** A flush is everybody's: it must not carry along the async context of whoever came first. */
+  const outside = AsyncLocalStorage.snapshot();
   let underWay = 0;
   let planned = false;
 
@@ -80,7 +83,7 @@ export function coalesce<Item, Answer>(
       // After the microtasks of this turn, so that callers who start together share a flush.
       setImmediate(() => {
         planned = false;
-        send();
+        outside(send);
       });
     });
 }

@@ -1,6 +1,7 @@
 import type { Database, Queryable } from "../database/database.ts";
 import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
 import { currentDryRun } from "../database/dry-run.ts";
+import { isInsideTransaction } from "../database/session.ts";
 import { coalesce } from "./coalesce.ts";
 import { equalTasks } from "./join.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
@@ -51,17 +52,24 @@ export class Ledger {
     const verbs = new Verbs(database, this.schema);
     this.verbs = verbs;
     const claim = { leaseMs: this.leaseMs, worker: this.worker };
-    const flushes = database.single ? 1 : flushesAtOnce;
+    const { single } = database;
+    const flushes = single ? 1 : flushesAtOnce;
+    // One session for everybody: what is sent from inside its open transaction is refused, and that alone. In a line with
+    // others it would wait for a statement that waits for this transaction to end.
+    const goesAlone = single ? () => isDry() || isInsideTransaction() : isDry;
     const shared = <Item, Answer>(
       check: (item: Item) => void,
       flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
       awaited = true,
     ): ((item: Item) => Promise<Answer>) =>
-      checked(check, apart(flush, coalesce(flush, { flushes, awaited })));
+      checked(check, apart(goesAlone, flush, coalesce(flush, { flushes, awaited })));
     const recording = (
       flush: (tasks: readonly NewTask[]) => Promise<readonly Recorded[]>,
     ): ((task: NewTask) => Promise<Recorded>) =>
-      checked(checkTask, apart(flush, coalesce(flush, { flushes, awaited: true, joining: equalTasks })));
+      checked(
+        checkTask,
+        apart(goesAlone, flush, coalesce(flush, { flushes, awaited: true, joining: equalTasks })),
+      );
     this.record = recording((tasks) => verbs.record(tasks));
     this.recordAndClaim = recording((tasks) => verbs.record(tasks, claim));
     this.complete = shared(checkClaim, (claims) => verbs.complete(claims), false);
@@ -76,12 +84,18 @@ export class Ledger {
   }
 }
 
-/** Concurrent calls share a statement; but what belongs to a dry run must not end up in one with what does not. */
+/** What belongs to a dry run must not end up in one statement with what does not. */
+function isDry(): boolean {
+  return currentDryRun() !== undefined;
+}
+
+/** Concurrent calls share a statement; but some must go alone, in the async context of who calls. */
 function apart<Item, Answer>(
+  goesAlone: () => boolean,
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   together: (item: Item) => Promise<Answer>,
 ): (item: Item) => Promise<Answer> {
-  return (item) => (currentDryRun() ? flush([item]).then(([answer]) => answer as Answer) : together(item));
+  return (item) => (goesAlone() ? flush([item]).then(([answer]) => answer as Answer) : together(item));
 }
 
 /** What is wrong with an item is its caller's affair: found before it is put into a batch with others. */

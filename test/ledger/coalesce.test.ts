@@ -1,9 +1,12 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, it } from "vitest";
 import { pgDatabase } from "../../src/database/pg.ts";
+import { pgliteDatabase } from "../../src/database/pglite.ts";
 import { OncewardError } from "../../src/errors.ts";
 import { coalesce } from "../../src/ledger/coalesce.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
+import { createPglite } from "../support/pglite.ts";
 import { needs, startPostgres } from "../support/postgres.ts";
 import { describeOnServer, freshLane } from "./support.ts";
 
@@ -175,6 +178,50 @@ describe("concurrent calls", () => {
     await expect(call("a")).rejects.toMatchObject({ code: "database_unavailable" });
     broken = false;
     expect(await call("b")).toBe("b");
+  });
+});
+
+describe("the async context of a caller", () => {
+  it("is not that of the flush, nor of those after it", async () => {
+    const context = new AsyncLocalStorage<string>();
+    const seen: (string | undefined)[] = [];
+    const call = coalesce(async (items: readonly string[]) => {
+      seen.push(context.getStore());
+      return items;
+    });
+    const after = await context.run("a request", async () => {
+      const first = call("a");
+      await new Promise((resolve) => setImmediate(resolve));
+      await Promise.all([first, call("b")]);
+      return context.getStore();
+    });
+    expect(seen).toEqual([undefined, undefined]);
+    expect(after).toBe("a request");
+  });
+});
+
+describe("a ledger on one session for everybody", () => {
+  it("refuses what comes from inside the open transaction, and that alone, also while others wait for its end", async () => {
+    const db = await createPglite();
+    const database = pgliteDatabase(db);
+    await migrate(database);
+    const ledger = new Ledger(database);
+    const elsewhere = AsyncLocalStorage.snapshot();
+    const nested = { code: "database_nested" };
+    let others: Promise<unknown>[] = [];
+    await database.transaction(async () => {
+      await expect(ledger.record({ scope: "s", key: "alone" })).rejects.toMatchObject(nested);
+      const together = ledger.record({ scope: "s", key: "together" });
+      others = elsewhere(() => [ledger.record({ scope: "s", key: "a" })]);
+      await expect(together).rejects.toMatchObject(nested);
+      // By now the flush of the other one waits for this transaction.
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      others.push(elsewhere(() => ledger.record({ scope: "s", key: "b" })));
+      await expect(ledger.record({ scope: "s", key: "behind" })).rejects.toMatchObject(nested);
+    });
+    expect(await Promise.all(others)).toEqual([{ outcome: "recorded" }, { outcome: "recorded" }]);
+    expect(await ledger.record({ scope: "s", key: "behind" })).toEqual({ outcome: "recorded" });
+    await db.close();
   });
 });
 
