@@ -20,7 +20,7 @@ const aboutMail = new Set(["MAIL FROM", "RCPT TO", "DATA"]);
 export function mailFailure(thrown: unknown, progress: Progress): Error {
   const error = thrown as MailError;
   const { command = "", responseCode } = error;
-  if (responseCode !== undefined && aboutMail.has(command)) {
+  if (responseCode !== undefined && aboutMail.has(command) && !progress.repeated) {
     const message = `The mail server answered ${responseCode} to ${command}.`;
     return responseCode >= 500
       ? new Fatal(message, { cause: error })
@@ -35,7 +35,10 @@ export function mailFailure(thrown: unknown, progress: Progress): Error {
       },
     );
   }
-  return new Error(`The mail server did not answer after it had got the whole mail (${what}).`, {
-    cause: error,
-  });
+  return new Error(
+    progress.watched
+      ? `The mail server did not answer after it had got the whole mail (${what}).`
+      : `The mail may have been sent: with this transport nobody can tell how far it came (${what}).`,
+    { cause: error },
+  );
 }

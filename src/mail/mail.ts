@@ -1,12 +1,13 @@
 import type { StepOptions, StepTools } from "../step/step.ts";
 import { mailFailure } from "./failure.ts";
-import { Handover } from "./handover.ts";
+import { Handover, type Watchable } from "./handover.ts";
 
-/** The shape of a nodemailer transporter, as much of it as is used here. */
-export interface MailTransport<Message> {
+/**
+ * The shape of a nodemailer transporter, as much of it as is used here. How far a failed mail came can be told of SMTP
+ * and Sendmail alone, and with nodemailer's plugins (`use`); else a failure without an answer to it is unknown.
+ */
+export interface MailTransport<Message> extends Watchable {
   sendMail(message: Message): Promise<SentInfo>;
-  /** nodemailer's plugins. Without it nobody can tell how far a failed mail came. */
-  use?(step: string, plugin: (mail: unknown, done: (error?: null) => void) => void): unknown;
 }
 
 interface SentInfo {
@@ -54,7 +55,7 @@ export interface Mailer<Message> {
 /**
  * Wraps a nodemailer transport: each mail is a step, and its Message-ID is the step's key. A failure says what
  * is certain: not sent (tried again), refused for good (Fatal), or unknown (once the whole message had been
- * handed to a server that did not answer).
+ * handed to a server that did not answer, and over transports that are neither SMTP nor Sendmail).
  *
  * @example
  * const mail = mailOnce(nodemailer.createTransport(process.env.SMTP_URL));

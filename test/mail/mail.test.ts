@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import nodemailer from "nodemailer";
+import nodemailer, { type Transport } from "nodemailer";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { mailOnce } from "../../src/mail/mail.ts";
 import { stepKey } from "../../src/step/key.ts";
@@ -165,24 +165,54 @@ describeSteps("mail once", (bench) => {
     expect(takenFor("pool 2")).toBe(1);
   });
 
-  it("is not sent again by a transport that tries twice on its own", async () => {
-    let whole = 0;
-    let plugin: ((mail: unknown, done: () => void) => void) | undefined;
-    const stubborn = {
-      use: (_: string, given: typeof plugin) => void (plugin = given),
-      async sendMail(data: { from: string; messageId?: string }) {
-        const passing = { data, message: { createReadStream: () => Readable.from(["Hello"]) } };
-        plugin?.(passing, () => undefined);
-        for (;;) {
-          for await (const _ of passing.message.createReadStream());
-          whole++;
-        }
+  for (const heard of [
+    { code: "ESTREAM" },
+    { command: "RCPT TO", responseCode: 451 },
+    { command: "DATA", responseCode: 550 },
+  ]) {
+    it(`is not sent again by a transport that tries twice on its own, and hears ${JSON.stringify(heard)} then`, async () => {
+      let whole = 0;
+      let plugin: ((mail: unknown, done: () => void) => void) | undefined;
+      const stubborn = {
+        transporter: { name: "SMTP (stubborn)" },
+        use: (_: string, given: typeof plugin) => void (plugin = given),
+        async sendMail(data: { from: string; messageId?: string }) {
+          const passing = { data, message: { createReadStream: () => Readable.from(["Hello"]) } };
+          plugin?.(passing, () => undefined);
+          for (;;) {
+            const stream = passing.message.createReadStream().on("error", () => undefined);
+            if (stream.destroyed) throw Object.assign(new Error("not again"), heard);
+            for await (const _ of stream);
+            whole++;
+          }
+        },
+      };
+      await expect(mailOnce(stubborn).send({ key: "k" }, message)).rejects.toThrow(
+        "did not answer after it had got the whole mail",
+      );
+      expect(whole).toBe(1);
+    });
+  }
+
+  it("is parked as unknown when a transport that sends it to an API hears nothing of it", async () => {
+    const sent: string[] = [];
+    const transport = nodemailer.createTransport({
+      name: "api",
+      version: "1",
+      // From the parts of the mail, as those of most providers do: nobody reads the message.
+      send(mail, done) {
+        mail.normalize((_, data) => {
+          sent.push(String(data?.messageId));
+          done(Object.assign(new Error("timeout"), { code: "ETIMEDOUT" }), undefined as never);
+        });
       },
-    };
-    await expect(mailOnce(stubborn).send({ key: "k" }, message)).rejects.toThrow(
-      "did not answer after it had got the whole mail",
-    );
-    expect(whole).toBe(1);
+    } satisfies Transport);
+    expect(await bench().attempt("api", welcome(mailOnce(transport) as never))).toMatchObject({
+      outcome: "failed",
+      state: "unknown",
+    });
+    expect((await bench().look("api"))["reason"]).toContain("nobody can tell how far it came (ETIMEDOUT)");
+    expect(sent).toEqual([idOf("api")]);
   });
 
   it("keeps which recipients were refused while others were not", async () => {
