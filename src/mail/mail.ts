@@ -25,7 +25,7 @@ export interface MailOptions {
 export interface Sent {
   readonly messageId: string;
   readonly accepted: readonly string[];
-  /** Recipients that the server refused while it took the mail for others. */
+  /** Recipients that the server refused, if only for now, while it took the mail for others: nobody tries them again. */
   readonly rejected: readonly string[];
   readonly response: string;
 }

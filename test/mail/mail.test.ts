@@ -215,17 +215,20 @@ describeSteps("mail once", (bench) => {
     expect(sent).toEqual([idOf("api")]);
   });
 
-  it("keeps which recipients were refused while others were not", async () => {
-    server.fail({ at: "rcpt to", code: 550 });
-    const ran = await bench().attempt(
-      "partly",
-      welcome(mailer(), { to: ["bob@example.com", "ann@example.com"] }),
-    );
-    expect(JSON.parse((ran as { result: string }).result)).toMatchObject({
-      accepted: ["ann@example.com"],
-      rejected: ["bob@example.com"],
+  for (const code of [550, 451]) {
+    it(`keeps which recipients were refused (${code}) while others were not, and is done`, async () => {
+      server.fail({ at: "rcpt to", code });
+      const ran = await bench().attempt(
+        `partly ${code}`,
+        welcome(mailer(), { to: ["bob@example.com", "ann@example.com"] }),
+      );
+      expect(ran.outcome).toBe("done");
+      expect(JSON.parse((ran as { result: string }).result)).toMatchObject({
+        accepted: ["ann@example.com"],
+        rejected: ["bob@example.com"],
+      });
     });
-  });
+  }
 
   it("does not know how far a mail came with a transport that cannot be watched", async () => {
     const mail = mailOnce(
