@@ -26,7 +26,7 @@ export function bridge<Tx>({
   begin,
   confirmsCommit = false,
   connectionTimeoutMs,
-}: Bridge<Tx>): Pick<Database<Tx>, "name" | "query" | "transaction" | "encodeTextArray"> {
+}: Bridge<Tx>): Pick<Database<Tx>, "name" | "query" | "transaction" | "encodeTextArray" | "jsonAsText"> {
   const transaction: Database<Tx>["transaction"] = async (work) => {
     let late = false;
     let failure: { error: unknown } | undefined;
@@ -69,6 +69,7 @@ export function bridge<Tx>({
     name,
     query: (text, params) => outside.query(text, params),
     ...(outside.encodeTextArray && { encodeTextArray: outside.encodeTextArray }),
+    ...(outside.jsonAsText && { jsonAsText: true }),
     transaction,
   };
 }

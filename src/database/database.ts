@@ -14,6 +14,11 @@ export interface Queryable {
    */
   encodeTextArray?(values: readonly (string | Uint8Array | null)[]): Param;
   /**
+   * True where jsonb goes through parsers that are not ours, and that applications replace: verbs then answer as text,
+   * which is parsed where they are called.
+   */
+  readonly jsonAsText?: boolean;
+  /**
    * Of an open transaction, where its driver can: sends this statement along with the commit, which saves a round trip.
    * It raises where nothing may be committed. One of them, after all others, and without parameters.
    */

@@ -59,10 +59,11 @@ export class DryTransaction {
 
   constructor(queryable: Queryable, shared: Shared, guarded: boolean) {
     // Without `last`: nothing is ever committed here.
-    const { encodeTextArray } = queryable;
+    const { encodeTextArray, jsonAsText } = queryable;
     this.queryable = {
       query: (text, params) => queryable.query(text, params),
       ...(encodeTextArray && { encodeTextArray }),
+      ...(jsonAsText && { jsonAsText }),
     };
     this.#shared = shared;
     this.guarded = guarded;
@@ -175,9 +176,9 @@ export async function dryTransaction<Tx, T>(
 
 /** The same database, except for who is part of a dry run. */
 export function dryRunnable<Tx>(database: Database<Tx>): Database<Tx> {
-  return Object.assign(Object.create(database) as Database<Tx>, {
-    query: (text: string, params?: readonly Param[]) =>
-      (currentDryRun()?.queryable ?? database).query(text, params),
+  const runner = (): Queryable => currentDryRun()?.queryable ?? database;
+  const runnable = Object.assign(Object.create(database) as Database<Tx>, {
+    query: (text: string, params?: readonly Param[]) => runner().query(text, params),
     transaction<T>(
       work: (tx: Tx, ledger: Queryable) => Promise<T>,
       options?: TransactionOptions,
@@ -185,5 +186,10 @@ export function dryRunnable<Tx>(database: Database<Tx>): Database<Tx> {
       const dry = currentDryRun();
       return dry ? dry.transaction(work) : database.transaction(work, options);
     },
+  });
+  // A statement is written for who runs it.
+  return Object.defineProperties(runnable, {
+    encodeTextArray: { get: () => runner().encodeTextArray },
+    jsonAsText: { get: () => runner().jsonAsText },
   });
 }

@@ -28,11 +28,11 @@ export function asQueryable(tx: unknown): Queryable {
         "a PGlite transaction, a transaction of Drizzle, Kysely or Prisma, or anything with query(text, params).",
     );
   }
-  return queryable(run, isPg);
+  return queryable(run, isPg, !isPg && !isPostgresJs(tx));
 }
 
 /** Made from a way to run one statement; errors come out as ours where they say that the database is away. */
-export function queryable(run: Run, binaryArrays = false): Queryable {
+export function queryable(run: Run, binaryArrays = false, jsonAsText = false): Queryable {
   const made: Queryable = {
     async query(text, params = []) {
       try {
@@ -42,6 +42,7 @@ export function queryable(run: Run, binaryArrays = false): Queryable {
       }
     },
     ...(binaryArrays && { encodeTextArray: textArrayBinary }),
+    ...(jsonAsText && { jsonAsText }),
   };
   ours.add(made);
   return made;

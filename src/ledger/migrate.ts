@@ -103,9 +103,9 @@ $onceward_do$`;
 async function appliedMigrations(database: Queryable, schema: string): Promise<Applied[]> {
   try {
     const { rows } = await database.query(
-      `select coalesce(jsonb_agg(to_jsonb(m) order by m.version), '[]') as answer from ${quoteIdentifier(schema)}.migration m`,
+      `select coalesce(jsonb_agg(to_jsonb(m) order by m.version), '[]')::text as answer from ${quoteIdentifier(schema)}.migration m`,
     );
-    return rows[0]?.["answer"] as Applied[];
+    return JSON.parse(String(rows[0]?.["answer"])) as Applied[];
   } catch (error) {
     // Neither the table nor perhaps the schema is there yet.
     if (["42P01", "3F000"].includes(sqlStateOf(error) ?? "")) return [];

@@ -10,8 +10,20 @@ export interface Asked {
   readonly verb: string;
   readonly args: readonly Argument[];
   /** Of a verb that gives rows. Left out: one row, whose column `answer` is what the verb says. */
-  readonly columns?: string | undefined;
+  readonly columns?: readonly string[] | undefined;
 }
+
+/** A verb as it is sent, and how its rows are read. */
+export interface Statement {
+  readonly text: string;
+  readonly params: Param[];
+  readonly read: (rows: Row[]) => Row[];
+}
+
+type Row = Record<string, unknown>;
+
+/** Of all columns that verbs answer with, those of jsonb. */
+const json = ["answer", "steps"];
 
 /**
  * Verbs of which one argument can be large. `pg` copies a parameter once more for each that comes after it, so this one
@@ -24,9 +36,9 @@ const large: Readonly<Record<string, { readonly argument: number; readonly proce
 
 /** A verb as the statement that is sent, with its arguments as parameters in the form that the driver likes. */
 export function statementOf(
-  { encodeTextArray: encode }: Queryable,
+  { encodeTextArray: encode, jsonAsText = false }: Queryable,
   { schema, verb, args, columns }: Asked,
-): { text: string; params: Param[] } {
+): Statement {
   const params: Param[] = [];
   const place = (arg: Argument): string => {
     if (arg === null || arg === undefined) return "null";
@@ -47,7 +59,20 @@ export function statementOf(
   const places = args.map((arg, i) => (i === last ? "" : place(arg)));
   if (last !== undefined) places[last] = place(args[last]);
   const called = (name: string): string => `${quoteIdentifier(schema)}.${name}(${places.join(", ")})`;
-  if (columns !== undefined) return { text: `select ${columns} from ${called(verb)}`, params };
-  if (procedure !== undefined && encode) return { text: `call ${called(procedure)}`, params };
-  return { text: `select ${called(verb)} as answer`, params };
+  const read = jsonAsText ? parsed : asTheyAre;
+  if (procedure !== undefined && encode) return { text: `call ${called(procedure)}`, params, read };
+  const asked = columns?.map((name) => (jsonAsText && json.includes(name) ? `${name}::text` : name));
+  if (asked) return { text: `select ${asked.join(", ")} from ${called(verb)}`, params, read };
+  return { text: `select ${called(verb)}${jsonAsText ? "::text" : ""} as answer`, params, read };
+}
+
+function asTheyAre(rows: Row[]): Row[] {
+  return rows;
+}
+
+function parsed(rows: Row[]): Row[] {
+  return rows.map((row) => {
+    const known = json.filter((name) => typeof row[name] === "string");
+    return { ...row, ...Object.fromEntries(known.map((name) => [name, JSON.parse(row[name] as string)])) };
+  });
 }

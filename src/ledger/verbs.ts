@@ -411,14 +411,25 @@ export class Verbs {
     last(`select ${schema}.must(${schema}.${verb}_many(${lists.join(", ")}) -> 0, '${wanted}')`);
   }
 
-  async #rows(verb: string, args: readonly Argument[], columns?: string): Promise<Record<string, unknown>[]> {
-    const { text, params } = statementOf(this.#queryable, { schema: this.#schema, verb, args, columns });
+  async #rows(
+    verb: string,
+    args: readonly Argument[],
+    columns?: readonly string[],
+  ): Promise<Record<string, unknown>[]> {
+    const { text, params, read } = statementOf(this.#queryable, {
+      schema: this.#schema,
+      verb,
+      args,
+      columns,
+    });
     const { rows } = await this.#queryable.query(text, params);
     giveBack(params);
-    return rows;
+    return read(rows);
   }
 }
 
-/** Of the type `claimed`, what a run needs. */
-const claimedColumns =
+const claimed =
   "scope, key, type, attempt, generation, tries, max_tries, serial, claimed_at, body, bytes, steps, after, next_in_ms";
+
+/** Of the type `claimed`, what a run needs. */
+const claimedColumns = claimed.split(", ");
