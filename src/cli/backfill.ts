@@ -78,15 +78,20 @@ async function backfillLedger(
   out.answer(options.account ? reports : reports[0], () => reports.flatMap(tell));
 }
 
-/** Something was missing, so that its cause is worth a look; or Stripe sends nothing any more. */
-function needsAttention({ missing, refused, outOfReach, disabled }: BackfillReport): boolean {
-  return missing > 0 || refused > 0 || outOfReach !== undefined || (disabled?.length ?? 0) > 0;
+/** Something was missing, so that its cause is worth a look, or did not run; or Stripe sends nothing any more. */
+function needsAttention(report: BackfillReport): boolean {
+  const { missing, failed, busy, refused, outOfReach, disabled } = report;
+  const counts = missing + failed + busy + refused;
+  return counts > 0 || outOfReach !== undefined || (disabled?.length ?? 0) > 0;
 }
 
 function tell(report: BackfillReport): string[] {
-  const { source, account, listed, known, unhandled, missing, pending, unsubscribed = [] } = report;
+  const { source, account, listed, known, unhandled, missing, pending, failed, busy } = report;
+  const { unsubscribed = [] } = report;
   const detail = [`${listed} listed`, `${known} known`, `${missing} missing`];
   if (pending > 0) detail.push(`${pending} of these Stripe still tries to deliver`);
+  if (failed > 0) detail.push(`${failed} of these failed`);
+  if (busy > 0) detail.push(`${busy} of these did not get to run`);
   if (unhandled > 0) detail.push(`${unhandled} of types without a handler`);
   return [
     `${plain(account === undefined ? source : `${source} ${account}`)}: ${plain(report.sentence)}`,

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest
 import { scheduleUpkeep } from "../../src/cli/upkeep.ts";
 import type { Database } from "../../src/database/database.ts";
 import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
+import type { Outcome } from "../../src/handler/outcome.ts";
 import { createOnce, type Once } from "../../src/once.ts";
 import {
   backfill,
@@ -12,6 +13,7 @@ import {
 } from "../../src/recover/backfill/backfill.ts";
 import { itemTexts } from "../../src/recover/backfill/items.ts";
 import { StripeApi } from "../../src/recover/backfill/stripe-api.ts";
+import { takeUntilSettled } from "../../src/recover/backfill/take.ts";
 import type { RecoveryContext } from "../../src/recover/context.ts";
 import { stripe } from "../../src/source/stripe.ts";
 import { deliveryOf, effect, read, SECRET, type StripeEvent } from "../handler/support.ts";
@@ -46,10 +48,14 @@ describeWith("newest", "a backfill", (server) => {
   });
 
   /** An application with a source of its own, so that tests share a database. */
-  const app = (name = `stripe-${randomBytes(4).toString("hex")}`, over: Partial<Database<PgClient>> = {}) => {
+  const app = (
+    name = `stripe-${randomBytes(4).toString("hex")}`,
+    over: Partial<Database<PgClient>> = {},
+    options: { waitMs?: number } = {},
+  ) => {
     const once = createOnce({ database: { ...database, ...over } });
     open.push(once);
-    const billing = once.source(stripe({ secrets: SECRET, name }));
+    const billing = once.source(stripe({ secrets: SECRET, name }), options);
     const run = async ({ event, tx }: { event: unknown; tx: PgClient }) =>
       effect(tx, (event as StripeEvent).id);
     billing.on("invoice.paid", run).on("charge.refunded", run).on("customer.created", run);
@@ -273,6 +279,24 @@ describeWith("newest", "a backfill", (server) => {
     expect(await look(missing.id)).toMatchObject({ state: "waiting" });
   });
 
+  it("runs by itself no more at once than there are places for handlers, so that none is left waiting", async () => {
+    const { fetchMissing, billing, name, once } = app(undefined, { connections: 3 }, { waitMs: 50 });
+    billing.on("invoice.voided", () => new Promise((resolve) => setTimeout(resolve, 150)));
+    for (let i = 0; i < 5; i++) fake.add("invoice.voided", hour + i);
+    expect(await fetchMissing({ since: monthAgo })).toMatchObject({ missing: 5, failed: 0, busy: 0 });
+    const states = (await once.recovery.list({ lane: name })).map(({ state }) => state);
+    expect(states).toEqual(Array.from({ length: 5 }, () => "done"));
+  });
+
+  it("says what failed, where there is no worker to try again", async () => {
+    const { fetchMissing, billing } = app();
+    billing.on("invoice.voided", () => Promise.reject(new Error("not today")));
+    fake.add("invoice.voided", hour);
+    const report = await fetchMissing({ since: monthAgo });
+    expect(report).toMatchObject({ missing: 1, failed: 1, busy: 0 });
+    expect(report.sentence).toContain("1 of them failed, and wait for a worker or a replay");
+  });
+
   it("asks for what was not delivered alone, and keeps a place of its own", async () => {
     const { fetchMissing } = app();
     const failed = fake.add("invoice.paid", hour, { undelivered: true });
@@ -346,6 +370,24 @@ describeWith("newest", "a backfill", (server) => {
     }
     const ticks = await processes[0]!.once.recovery.list({ lane: `job/onceward-backfill-${name}` });
     expect(new Set(ticks.map(({ attempt }) => attempt <= 1))).toEqual(new Set([true]));
+  });
+});
+
+describe("what is taken without a worker", () => {
+  const taken = (...outcomes: Outcome[]) => {
+    const take = vi.fn(async () => ({ scope: "s", key: "k", outcome: outcomes.shift()! }));
+    return { take, settled: takeUntilSettled({ take }, Buffer.from("{}"), { patienceMs: 1_000 }) };
+  };
+
+  it("is taken again while somebody else is busy with it", async () => {
+    const { take, settled } = taken("busy", "busy", "duplicate");
+    expect(await settled).toEqual({ first: "busy", last: "duplicate" });
+    expect(take).toHaveBeenCalledTimes(3);
+  });
+
+  it("is left as busy after a while", async () => {
+    const { settled } = taken(...Array.from({ length: 100 }, () => "busy" as const));
+    expect(await settled).toEqual({ first: "busy", last: "busy" });
   });
 });
 

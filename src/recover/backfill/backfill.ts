@@ -6,6 +6,7 @@ import type { ConnectedSource } from "../../handler/source.ts";
 import type { By, RecoveryContext } from "../context.ts";
 import { Cursor, type Walk } from "./cursor.ts";
 import { type Endpoint, StripeApi, type StripeApiOptions, UnknownPosition } from "./stripe-api.ts";
+import { takeUntilSettled } from "./take.ts";
 
 export interface BackfillOptions {
   /** The name of the source. Default "stripe". */
@@ -48,6 +49,10 @@ export interface BackfillReport {
   readonly missing: number;
   /** Of these: Stripe is still trying to deliver them. */
   readonly pending: number;
+  /** Of these, where no worker runs them but the backfill itself: a handler failed. */
+  readonly failed: number;
+  /** Of these, likewise: they still wait, since nobody had room, or somebody else holds them. */
+  readonly busy: number;
   /** Of types that nobody handles; left alone. */
   readonly unhandled: number;
   /** Could not be taken: of the other mode, unreadable, or known with other content. */
@@ -63,9 +68,8 @@ export interface BackfillReport {
   readonly sentence: string;
 }
 
-type Counts = {
-  -readonly [Name in "listed" | "known" | "missing" | "pending" | "unhandled" | "refused"]: number;
-};
+type Counted = "listed" | "known" | "missing" | "pending" | "failed" | "busy" | "unhandled" | "refused";
+type Counts = { -readonly [Name in Counted]: number };
 type AnySource = ConnectedSource<Record<string, unknown>, unknown>;
 
 /** Stripe keeps events for 30 days; an hour less, so that a walk does not lose its beginning under its feet. */
@@ -74,7 +78,7 @@ const defaultOverlap = "15 minutes";
 const defaultSettle = "1 minute";
 /** The most that Stripe filters by. */
 const maxTypes = 20;
-/** Events of a page that are taken at once; fewer than there are places for handlers, so that none waits for one. */
+/** Events of a page that are taken at once; never more than there are places for handlers, so that none waits for one. */
 const takenAtOnce = 5;
 
 export async function backfill(context: RecoveryContext, options: BackfillOptions): Promise<BackfillReport> {
@@ -108,7 +112,16 @@ export async function backfillThrough(
   const answer: AnswerMode | undefined = (await verbs.call<boolean>("attended", [name]))
     ? "queued"
     : undefined;
-  const counts: Counts = { listed: 0, known: 0, missing: 0, pending: 0, unhandled: 0, refused: 0 };
+  const counts: Counts = {
+    listed: 0,
+    known: 0,
+    missing: 0,
+    pending: 0,
+    failed: 0,
+    busy: 0,
+    unhandled: 0,
+    refused: 0,
+  };
   let from: number | undefined;
   let outOfReach: number | undefined;
   let takenOver = false;
@@ -174,17 +187,21 @@ export async function backfillThrough(
     ]);
     into.known += known.filter(Boolean).length;
     const missing = found.filter((_, i) => !known[i]);
-    const atOnce = engine.database.single ? 1 : takenAtOnce;
+    const atOnce = Math.min(takenAtOnce, engine.laneOf(name)?.concurrency ?? 1);
+    // Whoever died with one of them has lost it when a lease is over.
+    const how = { account, origin: "backfill", answer, patienceMs: engine.ledger.leaseMs, signal } as const;
     for (let i = 0; i < missing.length; i += atOnce) {
       await Promise.all(
         missing.slice(i, i + atOnce).map(async ({ body, text }) => {
-          const { outcome } = await of.take(body, { account, origin: "backfill", answer });
+          const { first, last } = await takeUntilSettled(of, body, how);
           // It has come by itself meanwhile.
-          if (outcome === "duplicate") into.known++;
-          else if (outcome === "conflict") into.refused++;
+          if (first === "duplicate") into.known++;
+          else if (first === "conflict") into.refused++;
           else {
             into.missing++;
             if (isPending(text)) into.pending++;
+            if (last === "failed") into.failed++;
+            if (last === "busy") into.busy++;
           }
         }),
       );
@@ -274,7 +291,7 @@ async function health(
 }
 
 function sentence(report: Omit<BackfillReport, "sentence">): string {
-  const { missing, upTo, takenOver, outOfReach, refused, disabled = [] } = report;
+  const { missing, failed, busy, upTo, takenOver, outOfReach, refused, disabled = [] } = report;
   const said = [
     missing === 0
       ? "nothing missing"
@@ -285,6 +302,8 @@ function sentence(report: Omit<BackfillReport, "sentence">): string {
   const rest = [
     outOfReach === undefined ? "" : `what happened before ${outOfReach} is out of Stripe's reach`,
     refused === 0 ? "" : `${refused} could not be taken`,
+    failed === 0 ? "" : `${failed} of them failed, and wait for a worker or a replay`,
+    busy === 0 ? "" : `${busy} of them did not get to run, and wait for a worker`,
     ...disabled.map(
       ({ id, host }) => `the endpoint ${id} at ${host} is disabled, so that Stripe sends nothing there`,
     ),
