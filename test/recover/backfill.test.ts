@@ -230,6 +230,38 @@ describeWith("newest", "a backfill", (server) => {
     expect(report.sentence).toContain("out of Stripe's reach");
   });
 
+  for (const [how, position] of [
+    ["it stood at the beginning of a walk", { upTo: 45, walk: { from: 45, to: 20 } }],
+    [
+      "it stood at an event that Stripe has forgotten",
+      { upTo: 45, walk: { from: 45, to: 20, after: "evt_gone" } },
+    ],
+    ["it stood in its first walk", { walk: { from: 45, to: 20, after: "evt_gone" } }],
+  ] as const) {
+    it(`says so too where ${how} for longer`, async () => {
+      const { fetchMissing, name, once } = app();
+      const young = fake.add("invoice.paid", 5 * 24 * hour);
+      await once.engine.ready();
+      const daysAgo = (days: number) => Math.floor(Date.now() / 1000) - days * 24 * hour;
+      const value = JSON.stringify(position, (_, days: unknown) =>
+        typeof days === "number" ? daysAgo(days) : days,
+      );
+      await database.query("insert into onceward.cursor values ($1, $2, now())", [`backfill ${name}`, value]);
+      const report = await fetchMissing();
+      expect(report).toMatchObject({ missing: 1, outOfReach: expect.any(String) });
+      expect(report.sentence).toContain("out of Stripe's reach");
+      expect(await effectsOf([young.id])).toEqual([1]);
+      expect((await fetchMissing()).outOfReach).toBeUndefined();
+    });
+  }
+
+  it("does not call out of reach what only its caller wanted to see", async () => {
+    const { fetchMissing } = app();
+    await fetchMissing();
+    const since = new Date(Date.now() - 60 * 24 * hour * 1000);
+    expect((await fetchMissing({ since })).outOfReach).toBeUndefined();
+  });
+
   it("races with late deliveries and with itself: one effect each", async () => {
     const { fetchMissing, billing, name, once } = app();
     const other = app(name);

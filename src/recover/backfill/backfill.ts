@@ -72,8 +72,10 @@ type Counted = "listed" | "known" | "missing" | "pending" | "failed" | "busy" | 
 type Counts = { -readonly [Name in Counted]: number };
 type AnySource = ConnectedSource<Record<string, unknown>, unknown>;
 
-/** Stripe keeps events for 30 days; an hour less, so that a walk does not lose its beginning under its feet. */
-const horizonSeconds = 30 * 24 * 3600 - 3600;
+/** Stripe keeps events for 30 days. */
+const keptSeconds = 30 * 24 * 3600;
+/** An hour less, so that a walk does not lose its beginning under its feet. */
+const horizonSeconds = keptSeconds - 3600;
 const defaultOverlap = "15 minutes";
 const defaultSettle = "1 minute";
 /** The most that Stripe filters by. */
@@ -208,6 +210,11 @@ export async function backfillThrough(
     }
   };
 
+  /** All is there up to `complete`; between that and Stripe's reach there may be what nobody can fetch any more. */
+  const noteReach = (complete: number | undefined, reach: number): void => {
+    if (complete !== undefined && complete < reach) outOfReach = Math.max(reach, outOfReach ?? 0);
+  };
+
   /** What is not known to be complete, up to a moment ago. */
   const nextWalk = (): Walk => {
     const { now, began, position } = cursor;
@@ -221,16 +228,18 @@ export async function backfillThrough(
       options.since === undefined ? next : Math.floor(options.since.getTime() / 1_000),
     );
     const reach = now - horizonSeconds;
-    if (wanted < reach && options.since === undefined && position.upTo !== undefined && position.upTo < reach)
-      outOfReach = reach;
+    // Who asks for more than Stripe has knows that it is more; where the ledger stands is nobody's wish.
+    noteReach(position.upTo ?? (options.since === undefined ? began : undefined), reach);
     return { from: Math.max(wanted, reach), to: Math.max(to, position.upTo ?? 0) };
   };
 
   // What an earlier process left unfinished comes first; then what has happened since.
   for (let resumed = true; resumed && !takenOver;) {
     await cursor.read();
-    const { walk: unfinished } = cursor.position;
+    const { walk: unfinished, upTo } = cursor.position;
     resumed = unfinished !== undefined;
+    // It may have lain still for so long that Stripe has forgotten where it was to end.
+    if (unfinished) noteReach(upTo ?? unfinished.from, cursor.now - keptSeconds);
     const walk = unfinished ?? nextWalk();
     from = Math.min(walk.from, from ?? walk.from);
     takenOver = !(await cursor.move({ ...cursor.position, walk }));
@@ -241,9 +250,11 @@ export async function backfillThrough(
       // It lay still for so long that Stripe has forgotten where it stood: from its end again, as far as Stripe reaches.
       if (!(error instanceof UnknownPosition)) throw error;
       const { from: first, to } = walk;
+      const reach = cursor.now - horizonSeconds;
+      noteReach(cursor.position.upTo ?? first, reach);
       takenOver = !(await cursor.move({
         ...cursor.position,
-        walk: { from: Math.max(first, cursor.now - horizonSeconds), to },
+        walk: { from: Math.max(first, reach), to },
       }));
       resumed = true;
     }
