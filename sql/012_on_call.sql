@@ -273,6 +273,15 @@ begin
 end
 $fn$;
 
+-- The value of a column as those read it who keep numbers as doubles, JavaScript before all: one of more digits than
+-- they keep (15) is given as text, else a key above 2^53 would name another row.
+create function onceward.exact(value jsonb) returns jsonb
+  language sql immutable
+  as $fn$
+    select case when jsonb_typeof(value) = 'number' and length(regexp_replace(value::text, '\D', '', 'g')) > 15
+      then to_jsonb(value::text) else value end
+  $fn$;
+
 -- rows_of: which rows of your own tables the commits of a task wrote that nobody has changed since, or null where there
 -- is no such task. A row carries the id of the transaction that wrote it, and so do the rows of the ledger that were
 -- written with it: the completion, steps, effect keys, moves, and payloads of what it enqueued. It reads whole tables,
@@ -329,7 +338,8 @@ begin
     if rows > 0 then
       keys := '[]';
       if c.key is not null then
-        execute format('select jsonb_agg(to_jsonb(k)) from (select %s from %s as r where r.xmin = any ($1) limit $2) k', c.key, c.name)
+        execute format('select jsonb_agg((select jsonb_object_agg(e.key, onceward.exact(e.value)) from jsonb_each(to_jsonb(k)) as e))
+            from (select %s from %s as r where r.xmin = any ($1) limit $2) k', c.key, c.name)
           into keys using xids, rows_of.max::integer;
       end if;
       tables := tables || jsonb_build_object('table', c.name, 'rows', rows, 'keys', keys);

@@ -64,7 +64,8 @@ begin
 end
 $fn$;
 
--- Rows of one table as {"key": {…}, "columns": {…}}, each column as its hash, or as it is.
+-- Rows of one table as {"key": {…}, "columns": {…}, "values": {…}}: of each column its hash, by which rows are compared,
+-- and where they were asked for the values.
 --   [row, …], at most max_rows
 create function onceward.dry_run_rows(
   of_table oid, key_columns text[], condition text, xids text[], skip text[], with_values boolean, max_rows integer
@@ -76,9 +77,9 @@ declare
 begin
   execute format($sql$
     select coalesce(jsonb_agg(jsonb_build_object(
-      'key', (select jsonb_object_agg(c.key, c.value) from jsonb_each(r.row) as c where c.key = any ($1)),
-      'columns', (select jsonb_object_agg(c.key, case when $2 then c.value
-        else to_jsonb(hashtextextended(c.value::text, 0)::text) end) from jsonb_each(r.row) as c))), '[]')
+      'key', (select jsonb_object_agg(c.key, onceward.exact(c.value)) from jsonb_each(r.row) as c where c.key = any ($1)),
+      'columns', (select jsonb_object_agg(c.key, hashtextextended(c.value::text, 0)::text) from jsonb_each(r.row) as c),
+      'values', (select jsonb_object_agg(c.key, onceward.exact(c.value)) from jsonb_each(r.row) as c where $2))), '[]')
     from (select to_jsonb(t) as row from only %s t where %s limit $3) r
     $sql$, of_table::regclass, condition)
   into answer using key_columns, with_values, max_rows, xids::xid[], skip::tid[];

@@ -70,7 +70,7 @@ export interface WrittenRows {
   readonly tables: readonly {
     readonly table: string;
     readonly rows: number;
-    /** Primary keys, at most twenty. */
+    /** Primary keys, at most twenty. Numbers of more than 15 digits are text. */
     readonly keys: readonly Readonly<Record<string, unknown>>[];
   }[];
   /** Too large to be read for this. */

@@ -19,8 +19,10 @@ const tables = `
   create table note (text text);
   create table paid (id text primary key, product text references product deferrable initially deferred);
   create table kept (id int primary key, value text);
+  create table post (id bigint primary key, size numeric, tags jsonb);
   insert into product values ('book', 10), ('pen', 5);
   insert into kept values (1, 'one'), (2, 'two');
+  insert into post values (9007199254740992, 1, '[]'), (9007199254740994, 0.12345678901234567, '[9007199254740992]');
 `;
 
 /** `brief`: only what depends on the version of Postgres. */
@@ -135,6 +137,29 @@ export function dryRunSuite(
       },
     ]);
     expect(changes).toHaveLength(1);
+  });
+
+  it("tells numbers apart that JavaScript does not", async () => {
+    const { tables: changes } = await dry(await record("product.created"), { values: true });
+    expect(changes).toMatchObject([
+      {
+        table: "public.post",
+        rows: [
+          {
+            change: "inserted",
+            key: { id: "9007199254740993" },
+            after: { id: "9007199254740993", size: 2, tags: [] },
+          },
+          {
+            change: "changed",
+            key: { id: "9007199254740994" },
+            columns: ["size", "tags"],
+            before: { size: "0.12345678901234567" },
+            after: { size: "0.12345678901234568" },
+          },
+        ],
+      },
+    ]);
   });
 
   it("runs each handler of an event that has several", async () => {
@@ -282,6 +307,11 @@ function app(database: Database<PgClient>, port: number): Once {
       await tx.query("savepoint b");
       await tx.query("insert into note values ('undone')");
       await tx.query("rollback to savepoint b");
+    })
+    .on("product.created", async ({ tx }) => {
+      await tx.query("insert into post values (9007199254740993, 2, '[]')");
+      await tx.query(`update post set size = 0.12345678901234568, tags = '[9007199254740993]'
+        where id = 9007199254740994`);
     })
     .on("customer.created", ({ tx }) => tx.query("insert into note values ('hello')"))
     .on("charge.refunded", { name: "first" }, ({ tx }) => tx.query("insert into note values ('first')"))

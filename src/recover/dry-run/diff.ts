@@ -2,7 +2,10 @@ import type { SeenAfter, SeenRow, SeenTable } from "./see.ts";
 
 type Key = Readonly<Record<string, unknown>> | null;
 
-/** A row that would be written. Its key is null where its table has no primary key. */
+/**
+ * A row that would be written. Its key is null where its table has no primary key. Numbers of more than 15 digits are
+ * text, here and among the values.
+ */
 export interface RowChange {
   readonly change: "inserted" | "changed" | "deleted";
   readonly key: Key;
@@ -39,38 +42,35 @@ export function diff(
       return [{ table: name, rows: [], more: false, unseen: { why: unseen, inserts, updates, deletes } }];
     const was = before.get(table.oid) ?? [];
     const more = Math.max(table.rows?.length ?? 0, was.length) >= options.maxRows;
-    const rows = rowsOf(table, was).map((row) => (options.values ? row : withoutValues(row)));
+    const rows = rowsOf(table, was, options.values);
     return rows.length > 0 ? [{ table: name, rows, more }] : [];
   });
 }
 
-function rowsOf(table: SeenTable, before: readonly SeenRow[]): RowChange[] {
+function rowsOf(table: SeenTable, before: readonly SeenRow[], shown: boolean): RowChange[] {
   const old = new Map(before.map((row) => [keyText(row.key), row]));
   const keyed = table.key.length > 0;
-  const written = (table.rows ?? []).map(({ key, columns }): RowChange => {
+  const written = (table.rows ?? []).map(({ key, columns, values }): RowChange => {
     const was = keyed ? old.get(keyText(key)) : undefined;
-    if (!was) return { change: "inserted", key, after: columns };
+    if (!was) return { change: "inserted", key, ...(shown && { after: values ?? {} }) };
     old.delete(keyText(key));
-    const names = Object.keys(columns).filter((name) => !same(columns[name], was.columns[name]));
-    const only = (of: Readonly<Record<string, unknown>>): Record<string, unknown> =>
-      Object.fromEntries(names.map((name) => [name, of[name]]));
-    return { change: "changed", key, columns: names, before: only(was.columns), after: only(columns) };
+    const names = Object.keys(columns).filter((name) => columns[name] !== was.columns[name]);
+    const only = (of: SeenRow["values"]): Record<string, unknown> =>
+      Object.fromEntries(names.map((name) => [name, of?.[name]]));
+    const differing = shown && { before: only(was.values), after: only(values) };
+    return { change: "changed", key, columns: names, ...differing };
   });
   const gone = keyed ? [...old.values()] : before;
   return [
     ...written,
-    ...gone.map((row): RowChange => ({ change: "deleted", key: row.key, before: row.columns })),
+    ...gone.map(({ key, values }): RowChange => ({
+      change: "deleted",
+      key,
+      ...(shown && { before: values ?? {} }),
+    })),
   ];
-}
-
-function withoutValues({ change, key, columns }: RowChange): RowChange {
-  return { change, key, ...(columns && { columns }) };
 }
 
 function keyText(key: Key): string {
   return JSON.stringify(key && Object.entries(key).toSorted(([a], [b]) => (a < b ? -1 : 1)));
-}
-
-function same(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one) === JSON.stringify(other);
 }

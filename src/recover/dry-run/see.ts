@@ -2,17 +2,18 @@
 import type { Verbs } from "../../ledger/verbs.ts";
 
 export interface Look {
-  /** The values of columns, instead of their hashes. */
+  /** The values of columns, beside their hashes. */
   readonly values: boolean;
   /** Larger tables are counted and not looked at. */
   readonly maxBytes: number;
   readonly maxRows: number;
 }
 
-/** A row: its primary key, and its columns as hashes or as they are. */
+/** A row: its primary key, its columns as hashes, and as they are where that was asked for. */
 export interface SeenRow {
   readonly key: Readonly<Record<string, unknown>> | null;
-  readonly columns: Readonly<Record<string, unknown>>;
+  readonly columns: Readonly<Record<string, string>>;
+  readonly values: Readonly<Record<string, unknown>> | null;
 }
 
 export interface SeenTable {
