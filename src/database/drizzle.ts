@@ -36,6 +36,7 @@ export function drizzleDatabase<Tx>(
       connectionTimeoutMs: driver?.single ? undefined : connectionTimeoutMs,
     }),
     single: driver?.single ?? false,
+    connections: driver?.connections,
     ...(driver?.listen && { listen: driver.listen }),
     close: async () => {},
   };

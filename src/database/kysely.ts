@@ -14,7 +14,8 @@ export interface KyselyLike<Tx> {
 export interface KyselyOptions {
   /**
    * The `pg.Pool` that you gave to Kysely's dialect. Kysely listens to no errors of its connections and does not
-   * let us reach them: without this, a connection that is cut inside a transaction ends the process.
+   * let us reach them: without this, a connection that is cut inside a transaction ends the process. Nor does it say
+   * how many there are: without this, handlers run as if there were ten.
    */
   readonly client?: unknown;
   /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
@@ -35,6 +36,7 @@ export function kyselyDatabase<Tx>(
       connectionTimeoutMs: driver?.single ? undefined : connectionTimeoutMs,
     }),
     single: driver?.single ?? false,
+    connections: driver?.connections,
     ...(driver?.listen && { listen: driver.listen }),
     close: async () => {},
   };

@@ -38,6 +38,7 @@ export function postgresJsDatabase<Tx>(
       connectionTimeoutMs,
     }),
     single: false,
+    connections: connectionsOf(sql),
     async listen(channel, onNotify) {
       let again = false;
       const { unlisten } = await sql.listen(channel, onNotify, () => {
@@ -49,6 +50,11 @@ export function postgresJsDatabase<Tx>(
     },
     close: async () => {},
   };
+}
+
+function connectionsOf(sql: object): number | undefined {
+  const { options } = sql as { options?: { max?: unknown } };
+  return typeof options?.max === "number" ? options.max : undefined;
 }
 
 /**

@@ -20,7 +20,7 @@ export interface PrismaOptions {
   readonly timeoutMs?: number;
   /**
    * The `pg.Pool` that you gave to Prisma's adapter, if it was one: what the ledger does outside of transactions then
-   * goes straight to it. Otherwise set `connectionTimeoutMillis` in the adapter: it waits for ever by default.
+   * goes straight to it, and no more handlers run at once than it has connections for. Otherwise set `connectionTimeoutMillis` in the adapter: it waits for ever by default.
    */
   readonly client?: unknown;
   /** How long to wait for a connection before `pool_exhausted`, in ms. Default 5000. */
@@ -46,6 +46,7 @@ export function prismaDatabase<Tx>(
       connectionTimeoutMs,
     }),
     single: false,
+    connections: driver?.connections,
     close: async () => {},
   };
 }

@@ -1,17 +1,22 @@
 import type { Transaction } from "@electric-sql/pglite";
+import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { drizzle } from "drizzle-orm/pglite";
+import { drizzle as drizzlePostgresJs } from "drizzle-orm/postgres-js";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import type { Database } from "../../src/database/database.ts";
+import { drizzleDatabase } from "../../src/database/drizzle.ts";
+import { kyselyDatabase } from "../../src/database/kysely.ts";
 import type { PgClient } from "../../src/database/pg.ts";
 import { openDatabase } from "../../src/database/open.ts";
+import { prismaDatabase } from "../../src/database/prisma.ts";
 import { createPglite } from "../support/pglite.ts";
 
 // Nothing here connects: adapters do so on first use.
-const pool = new pg.Pool({ connectionString: "postgres://127.0.0.1:1/none" });
-const sql = postgres("postgres://127.0.0.1:1/none");
+const pool = new pg.Pool({ connectionString: "postgres://127.0.0.1:1/none", max: 3 });
+const sql = postgres("postgres://127.0.0.1:1/none", { max: 4 });
 const pglite = await createPglite();
 
 describe("openDatabase", () => {
@@ -40,6 +45,24 @@ describe("openDatabase", () => {
     expectTypeOf(openDatabase(pglite)).toEqualTypeOf<Database<Transaction>>();
     expect(opened.map((database) => database.name)).toEqual(["embedded", "pg", "postgres.js", "pglite"]);
   });
+
+  it.each([
+    ["a pg.Pool", openDatabase(pool), 3],
+    ["a sql of postgres.js", openDatabase(sql), 4],
+    ["Drizzle over pg", drizzleDatabase(drizzlePg({ client: pool })), 3],
+    ["Drizzle over postgres.js", drizzleDatabase(drizzlePostgresJs({ client: sql })), 4],
+    [
+      "Kysely with its pool",
+      kyselyDatabase(new Kysely({ dialect: new PostgresDialect({ pool }) }), { client: pool }),
+      3,
+    ],
+    ["Prisma with its pool", prismaDatabase({ $transaction: never }, { client: pool }), 3],
+  ])(
+    "knows how many connections %s has, so that no more handlers start than that",
+    (_, database, connections) => {
+      expect(database.connections).toBe(connections);
+    },
+  );
 
   it("returns a Database as it is", () => {
     const database = openDatabase("postgres://localhost/name");
@@ -77,6 +100,10 @@ describe("openDatabase", () => {
     expect(messageOf(() => openDatabase(""))).toContain("environment variable");
   });
 });
+
+function never(): Promise<never> {
+  return Promise.reject(new Error("nobody calls this"));
+}
 
 function messageOf(action: () => unknown): string {
   try {
