@@ -34,16 +34,23 @@ function over(): OncewardError {
   );
 }
 
+/**
+ * For so long after its end a dry run keeps its code from connecting, in ms: what a handler forgot to await has come by
+ * then. Not for ever, since a client that was first made in a dry run belongs to the application, and connects anew.
+ */
+const guardedAfterMs = 10_000;
+
 /** The dry run whose code must not open connections, where the caller is part of one. */
 export function guardedDryRun(): DryTransaction | undefined {
   const dry = inside.getStore();
-  return dry?.guarded ? dry : undefined;
+  return dry?.guarded && dry.sinceClosedMs < guardedAfterMs ? dry : undefined;
 }
 
 /** What all levels of one dry run share. */
 interface Shared {
   readonly tx: unknown;
-  closed: boolean;
+  /** By the clock of this process. */
+  closedAt: number | undefined;
   savepoints: number;
   readonly refused: string[];
 }
@@ -70,12 +77,18 @@ export class DryTransaction {
   }
 
   get closed(): boolean {
-    return this.#shared.closed;
+    return this.#shared.closedAt !== undefined;
+  }
+
+  /** Zero while it is open. */
+  get sinceClosedMs(): number {
+    const { closedAt } = this.#shared;
+    return closedAt === undefined ? 0 : performance.now() - closedAt;
   }
 
   /** From here on its statements throw. */
   close(): void {
-    this.#shared.closed = true;
+    this.#shared.closedAt ??= performance.now();
   }
 
   /** Whom its code wanted to connect to. */
@@ -155,8 +168,8 @@ export async function dryTransaction<Tx, T>(
   try {
     await database.transaction(async (tx, queryable) => {
       const shared: Shared = {
-        tx: whileOpen(tx, () => shared.closed),
-        closed: false,
+        tx: whileOpen(tx, () => shared.closedAt !== undefined),
+        closedAt: undefined,
         savepoints: 0,
         refused: [],
       };

@@ -1,8 +1,9 @@
 /** What a dry run promises, over any database. */
+import { AsyncLocalStorage } from "node:async_hooks";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import type { PgClient } from "../../src/database/pg.ts";
 import type { JobTools } from "../../src/job/job.ts";
@@ -195,6 +196,20 @@ export function dryRunSuite(
     expect(outside).toEqual([]);
   });
 
+  it("refuses them a while longer than it runs, and not for ever: a client may have been made in it", async () => {
+    await dry(await record("source.chargeable"));
+    const connects = client!;
+    await expect(connects()).rejects.toMatchObject({ cause: { code: "dry_run" } });
+    const { now } = performance;
+    const later = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 11_000);
+    try {
+      await connects();
+    } finally {
+      later.mockRestore();
+    }
+    expect(outside).toEqual(["/client"]);
+  });
+
   it("does not take actions", async () => {
     const report = await dry(await record("coupon.created"));
     expect(report).toMatchObject({ outcome: "failed", reason: "A dry run does not run action charge:1." });
@@ -265,6 +280,8 @@ export function dryRunSuite(
 
 /** What happened outside of the database. */
 const outside: string[] = [];
+/** Connects in the async context of the handler that made it. */
+let client: (() => Promise<unknown>) | undefined;
 let release: (() => void) | undefined;
 let tooLate: readonly Promise<unknown>[];
 
@@ -327,6 +344,10 @@ function app(database: Database<PgClient>, port: number): Once {
     })
     .on("coupon.created", () => once.run("charge:1", () => void outside.push("charged")))
     .on("charge.failed", () => fetch(`http://127.0.0.1:${port}/charge`))
+    .on("source.chargeable", async () => {
+      const here = AsyncLocalStorage.snapshot();
+      client = () => here(() => fetch(`http://127.0.0.1:${port}/client`));
+    })
     .on("radar.early_fraud_warning.created", async ({ tx }) => {
       const released = new Promise<void>((resolve) => (release = resolve));
       tooLate = [
