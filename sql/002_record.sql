@@ -124,6 +124,9 @@ begin
     on conflict do nothing;
     if found then
       insert into onceward.payload (scope, key, body) values (scopes[1], keys[1], coalesce(bodies[1], 'null'));
+      if lease is not null and onceward.now() - at > lease::interval / 4 then
+        perform onceward.renew_many(scopes, keys, '{1}', lease);
+      end if;
       return jsonb_build_array(first_answer);
     end if;
   else
@@ -154,6 +157,12 @@ begin
     select array_agg(task.i) into fresh from task;
   end if;
 
+  -- The insert waits for whoever has recorded one of these keys and not committed yet, however long that takes: the
+  -- leases of the new ones count from now on, or they were claimed and free for others at once.
+  if lease is not null and onceward.now() - at > lease::interval / 4 then
+    perform onceward.renew_many(array_agg(scopes[f.i]), array_agg(keys[f.i]), array_agg('1'::text), lease)
+    from unnest(fresh) as f(i);
+  end if;
   if cardinality(fresh) = cardinality(keys) and options is null then
     -- An expression, not a query, which would have to be set up and run.
     return to_jsonb(array_fill(first_answer, array[cardinality(keys)]));

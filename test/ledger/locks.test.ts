@@ -129,6 +129,27 @@ for (const which of ["newest", "oldest"] as const) {
         expect(await ledger.verbs.payload({ scope, key: "k" })).toBe("theirs");
       }));
 
+    it.each([
+      { how: "alone", keys: ["busy"] },
+      { how: "in a batch", keys: ["a", "busy", "z"] },
+      { how: "with options", keys: ["a", "busy", "z"], options: { priority: 1 } },
+    ])("a claim that waited for another record has its whole lease before it: $how", ({ keys, options }) =>
+      besides(async (session, other, { ledger, clock, database }) => {
+        const scope = freshLane();
+        await other.record([{ scope, key: "busy" }]);
+        const tasks = keys.map((key) => ({ scope, key, ...options }));
+        const waiting = ledger.verbs.record(tasks, lease);
+        await untilBlocked(database, 1);
+        await clock.advance(minute + 1);
+        await session.query("rollback");
+        for (const answer of await waiting) expect(answer).toEqual({ outcome: "claimed", attempt: 1 });
+        await clock.advance(minute - 5_000);
+        expect(await claimDue(ledger, scope)).toEqual([]);
+        await clock.advance(10_000);
+        expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(keys);
+      }),
+    );
+
     it("an effect key that rolls back is taken by the one who waited", () =>
       besides(async (session, other, { ledger, database }) => {
         const scope = freshLane();
