@@ -125,14 +125,15 @@ $fn$;
 -- a minute: also a group whose first was deleted by hand recovers by itself.
 -- The caller has locked the task's row. The group is locked until commit; who does not get it leaves
 -- the task as it is, since somebody is claiming or finishing in that group this very moment.
-create function onceward.admit(t onceward.task) returns boolean
+--   'in' | 'aside' | 'busy'
+create function onceward.admit(t onceward.task) returns text
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   as $fn$
 declare
   ahead text;
 begin
   if not pg_try_advisory_xact_lock(onceward.group_lock(t.scope, t.serial)) then
-    return false;
+    return 'busy';
   end if;
   -- From here on a new snapshot, which sees what the former holder of the lock committed.
   if t.slots is null then
@@ -149,7 +150,7 @@ begin
         and (t.slots is null or r.slots is not null)
       having count(*) >= coalesce(t.slots, 1);
       if ahead is null then
-        return true;
+        return 'in';
       end if;
       exit when look = 2;
       perform onceward.give_away(t.scope, t.serial);
@@ -157,7 +158,7 @@ begin
   end if;
   update onceward.task w set state = 'waiting', behind = ahead, due_at = onceward.now() + interval '1 minute'
   where w.scope = t.scope and w.key = t.key;
-  return false;
+  return 'aside';
 end
 $fn$;
 
@@ -211,7 +212,7 @@ begin
     return '{"outcome": "missing"}';
   end if;
   if t.due_at <= onceward.now() or (early::boolean and t.state = 'waiting' and t.behind is null) then
-    if t.serial is null or onceward.admit(t) then
+    if t.serial is null or onceward.admit(t) = 'in' then
       taken := onceward.take(t.scope, array[t.key], case when t.state = 'running' then array[t.key] end,
         lease::interval, worker);
       if cardinality(taken) = 1 then
@@ -377,13 +378,15 @@ create function onceward.claim_scope(
 declare
   p smallint := 32767;
   batch onceward.task[];
-  looked text[];
+  looked integer;
   plain text[];
   lapsed text[];
   grouped onceward.task[];
   t onceward.task;
+  verdict text;
+  busy text[] := '{}'; -- groups that somebody works on, maybe for as long as his transaction stays open
+  moved boolean;
   asked integer;
-  before text[];
   passes integer := 0;
 begin
   tasks := '{}';
@@ -396,23 +399,33 @@ begin
     end if;
     exit when p is null or n <= 0;
     asked := n;
-    select array_agg(k.key), array_agg(k.key) filter (where k.serial is null),
+    moved := false;
+    select count(*), array_agg(k.key) filter (where k.serial is null),
         array_agg(k.key) filter (where k.serial is null and k.state = 'running'),
         array_agg(row(k.*)::onceward.task) filter (where k.serial is not null)
       into looked, plain, lapsed, grouped
     from (
       select * from onceward.task d
       where d.scope = in_scope and d.priority = p and d.due_at is not null and d.due_at <= at
+        and (d.serial is null or d.serial <> all (busy))
       order by d.due_at limit n for update skip locked
     ) k;
     if plain is not null then
       batch := onceward.take(in_scope, plain, lapsed, lease, worker);
       tasks := tasks || batch;
       n := n - cardinality(batch);
+      moved := true;
     end if;
     if grouped is not null then
       foreach t in array grouped loop
-        if onceward.admit(t) then
+        continue when t.serial = any (busy);
+        verdict := onceward.admit(t);
+        if verdict = 'busy' then
+          busy := busy || t.serial;
+          continue;
+        end if;
+        moved := true;
+        if verdict = 'in' then
           batch := onceward.take(in_scope, array[t.key], case when t.state = 'running' then array[t.key] end,
             lease, worker);
           tasks := tasks || batch;
@@ -425,15 +438,13 @@ begin
     end if;
     exit when n <= 0;
     passes := passes + 1;
-    -- As many as asked for, of which some stepped aside or died: there may be more behind them. Look again, within
-    -- reason, unless these are the same as before since somebody works on their groups this very moment.
-    if cardinality(looked) = asked and looked is distinct from before then
-      before := looked;
+    -- As many as asked for, of which some stepped aside, died or belong to busy groups: there may be more behind them.
+    -- Look again, within reason. Where all of them were busy, to come back at once would find the same.
+    if looked = asked then
       continue when passes < 20;
-      more := true;
+      more := more or moved;
     end if;
     passes := 0;
-    before := null;
     exit when p = -32768;
     p := p - 1;
   end loop;

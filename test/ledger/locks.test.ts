@@ -212,6 +212,27 @@ for (const which of ["newest", "oldest"] as const) {
         expect(keysOf(await claimDue(ledger, scope))).toEqual(["older"]);
       }));
 
+    it("who works on a group for long holds up that group alone, however many of it are due first", () =>
+      besides(async (session, other, { ledger }) => {
+        const scope = freshLane();
+        const inGroup = (serial: string): { scope: string; key: string; serial: string }[] =>
+          Array.from({ length: 12 }, (_, i) => ({ scope, key: `${serial} ${i}`, serial }));
+        await ledger.verbs.record([...inGroup("g"), ...inGroup("h")]);
+        await recordAll(ledger, [
+          { scope, key: "i 0", serial: "i" },
+          { scope, key: "alone" },
+          { scope, key: "later", priority: -1 },
+        ]);
+        for (const key of ["g 11", "h 11"]) await other.cancel({ scope, key });
+        for (const key of ["i 0", "alone", "later"])
+          expect(keysOf(await claimDue(ledger, scope, 1))).toEqual([key]);
+        const due = await ledger.verbs.claimDue([scope], { max: 10, ...lease });
+        expect(due.tasks).toEqual([]);
+        expect(due.nextInMs).toBeGreaterThan(10_000); // Nobody comes back at once for these.
+        await session.query("rollback");
+        expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(["g 0", "h 0"]);
+      }));
+
     it("completing one of a group and cancelling the next at once do not deadlock", () =>
       besides(async (session, _, { ledger, database }) => {
         const scope = freshLane();
