@@ -1,5 +1,6 @@
 /** Serial groups (one after another, in order) and slots (at most n at once). */
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import type { ClaimedTask } from "../../src/ledger/task.ts";
 import {
   type Bench,
   claimDue,
@@ -183,6 +184,149 @@ describeOnEach("serial groups", (bench) => {
       if (!keys.includes("after them")) expect(due.nextInMs).toBe(0);
     }
     expect(keys).toEqual(["0000", "after them"]);
+  });
+});
+
+describeOnEach("a long line", (bench) => {
+  const keys = ["1", "2", "3", "4", "5", "6", "7", "8"];
+  const two = { slots: 2 };
+
+  /** Lets as many run as may, and all others step aside. */
+  async function stand(options: object = {}): Promise<{ scope: string; running: readonly ClaimedTask[] }> {
+    const scope = freshLane();
+    await bench().ledger.verbs.record(group(scope, keys, options));
+    const running = await claimDue(bench().ledger, scope, 20);
+    return { scope, running };
+  }
+
+  /** What runs to the end without a moment passing, one after another. */
+  async function finish(scope: string): Promise<string[]> {
+    const order: string[] = [];
+    for (;;) {
+      const tasks = await claimDue(bench().ledger, scope);
+      if (tasks.length === 0) return order;
+      order.push(...keysOf(tasks));
+      await bench().ledger.verbs.complete(tasks);
+    }
+  }
+
+  async function forget(scope: string, ...gone: readonly string[]): Promise<void> {
+    for (const key of gone)
+      await bench().database.query("delete from onceward.task where scope = $1::text and key = $2::text", [
+        scope,
+        key,
+      ]);
+  }
+
+  it.each([{}, two])("does not come back every minute, nor as one: %o", async (options) => {
+    const { scope } = await stand(options);
+    const due = async (): Promise<number> => {
+      const { rows } = await bench().database.query(
+        `select to_jsonb(count(*)) as n from onceward.task
+         where scope = $1::text and behind is not null and due_at <= onceward.now()`,
+        [scope],
+      );
+      return Number(rows[0]?.["n"]);
+    };
+    const { ledger, clock } = bench();
+    await clock.advance(minute + 1);
+    expect(await due()).toBe(1);
+    await clock.advance(28 * minute);
+    expect(await due()).toBe(1);
+    await clock.advance(62 * minute);
+    expect(await due()).toBe(options === two ? 6 : 7); // nobody is forgotten
+    expect(keysOf(await claimDue(ledger, scope))).toContain("1");
+  });
+
+  describe.each([
+    { kind: "one after another", options: {} },
+    { kind: "with slots", options: two },
+  ])("$kind", ({ options }) => {
+    const ends: Record<string, (task: ClaimedTask) => Promise<unknown>> = {
+      complete: (task) => bench().ledger.complete(task),
+      dead: (task) => bench().ledger.fail({ ...task, reason: "x", retry: "never" }),
+      unknown: (task) => bench().ledger.fail({ ...task, reason: "x", retry: "unknown" }),
+      cancel: (task) => bench().ledger.verbs.cancel(task),
+      "dead and pruned": async (task) => {
+        await bench().ledger.fail({ ...task, reason: "x", retry: "never" });
+        await bench().database.query(
+          "update onceward.task set finished_at = finished_at - interval '3 hours' where scope = $1::text and key = $2::text",
+          [task.scope, task.key],
+        );
+        const all = [null, null, "false", null, "1000"]; // every state, nobody excepted, from the beginning
+        const pruned = await bench().ledger.verbs.call("prune", [
+          "keys",
+          "2 hours",
+          task.scope,
+          ...all,
+          "true",
+        ]);
+        expect(pruned).toMatchObject({ pruned: 1 });
+      },
+    };
+
+    it.each(Object.keys(ends))("goes on to its end at once after %s", async (end) => {
+      const { scope, running } = await stand(options);
+      for (const task of running) await ends[end]!(task);
+      expect((await finish(scope)).toSorted()).toEqual(keys.slice(running.length));
+    });
+
+    it("goes on at once when the next ones are cancelled", async () => {
+      const { ledger } = bench();
+      const { scope, running } = await stand(options);
+      for (const key of ["3", "4", "5"]) await ledger.verbs.cancel({ scope, key });
+      await ledger.verbs.complete(running);
+      expect(await finish(scope)).toEqual(options === two ? ["6", "7", "8"] : ["2", "6", "7", "8"]);
+    });
+
+    it("goes on to its end at once when the first one is replayed while others run", async () => {
+      const { ledger } = bench();
+      const { scope, running } = await stand(options);
+      for (const task of running) await ledger.fail({ ...task, reason: "x", retry: "never" });
+      const then = await claimDue(ledger, scope);
+      await ledger.verbs.replay(running);
+      expect(await claimDue(ledger, scope)).toEqual([]);
+      await ledger.verbs.complete(then);
+      expect((await finish(scope)).toSorted()).toEqual(keys.filter((key) => !keysOf(then).includes(key)));
+    });
+
+    it("goes on after the first one lets go, backs off and runs again", async () => {
+      const { ledger, clock } = bench();
+      const { scope, running } = await stand(options);
+      for (const task of running) await ledger.fail({ ...task, reason: "x", retry: { afterMs: 5 * minute } });
+      // With slots they make way for the others, of which as many run.
+      const others = await finish(scope);
+      await clock.advance(5 * minute);
+      expect([...others, ...(await finish(scope))].toSorted()).toEqual(keys);
+    });
+
+    it("goes on when the lease of the first one runs out", async () => {
+      const { clock } = bench();
+      const { scope } = await stand(options);
+      await clock.advance(minute + 1);
+      expect((await finish(scope)).toSorted()).toEqual(keys);
+    });
+
+    it("goes on after a minute when who runs was deleted by hand, also after the next one was cancelled", async () => {
+      const { ledger, clock } = bench();
+      const { scope, running } = await stand(options);
+      const next = keys[running.length]!;
+      await ledger.verbs.cancel({ scope, key: next });
+      await forget(scope, ...keysOf(running));
+      await clock.advance(minute + 1);
+      expect((await finish(scope)).toSorted()).toEqual(keys.slice(running.length + 1));
+    });
+
+    it("goes on with whatever comes when also the next one was deleted by hand", async () => {
+      const { ledger } = bench();
+      const { scope, running } = await stand(options);
+      await forget(scope, ...keysOf(running), keys[running.length]!);
+      await recordAll(ledger, group(scope, ["9"], options));
+      const newest = await claimDue(ledger, scope); // of a strict group it wakes the first, and steps aside
+      await ledger.verbs.complete(newest);
+      const ran = [...keysOf(newest), ...(await finish(scope))];
+      expect(ran.toSorted()).toEqual([...keys.slice(running.length + 1), "9"]);
+    });
   });
 });
 

@@ -233,6 +233,28 @@ for (const which of ["newest", "oldest"] as const) {
         expect(keysOf(await claimDue(ledger, scope)).toSorted()).toEqual(["g 0", "h 0"]);
       }));
 
+    it("a line goes on within a minute where somebody held the row of the next one when its turn came", () =>
+      besides(async (session, other, { ledger, clock }) => {
+        const scope = freshLane();
+        const keys = ["1", "2", "3", "4", "5"];
+        await ledger.verbs.record(keys.map((key) => ({ scope, key, serial: "g" })));
+        for (const key of ["1", "2"]) {
+          const [task] = await claimDue(ledger, scope);
+          expect(task).toMatchObject({ key });
+          // Anything that does not change it: this one is no answer to a step that waits.
+          if (key === "2") await other.signal({ scope, key: "3" }, { name: "hello" });
+          await ledger.complete(task!);
+        }
+        expect(await claimDue(ledger, scope)).toEqual([]);
+        await session.query("commit");
+        await clock.advance(minute + 1);
+        for (const key of ["3", "4", "5"]) {
+          const [task] = await claimDue(ledger, scope);
+          expect(task).toMatchObject({ key });
+          await ledger.complete(task!);
+        }
+      }));
+
     it("completing one of a group and cancelling the next at once do not deadlock", () =>
       besides(async (session, _, { ledger, database }) => {
         const scope = freshLane();

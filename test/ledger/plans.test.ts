@@ -147,6 +147,32 @@ for (const which of ["newest", "oldest"] as const) {
       expect(later.blocks).toBeLessThan(short.blocks * 2 + 200);
     });
 
+    it("cost the same at the end of a long line of a group as of a short one", async () => {
+      const step = async (length: number, slots?: number): Promise<Report> => {
+        const scope = `line-${length}-${slots}`;
+        const last = { scope, key: `${length}` };
+        await verbs.record(["0", "1"].map((key) => ({ scope, key, serial: "g", slots })));
+        for (const key of ["0", "1"]) await verbs.claim({ scope, key }, lease);
+        await database.query(
+          `insert into onceward.task (created_at, due_at, state, scope, key, serial, slots, behind)
+           select now(), now() + interval '1 hour', 'waiting', $1::text, i::text, 'g', ($2::text)::smallint, '0'
+           from generate_series(2, ($3::text)::integer) as i`,
+          [scope, slots === undefined ? null : `${slots}`, `${length - 1}`],
+        );
+        await verbs.record([{ ...last, serial: "g", slots }]);
+        return session.watch(async () => {
+          expect(await verbs.claim(last, lease)).toMatchObject({ outcome: "waiting" });
+          expect(await verbs.complete([{ scope, key: "0", attempt: 1 }])).toEqual(["done"]);
+          expect((await verbs.claimDue([scope], { max, ...lease })).tasks).toHaveLength(1);
+        });
+      };
+      for (const slots of [undefined, 2]) {
+        const reports = [await step(20, slots), await step(20_000, slots)];
+        for (const report of reports) expectProbes(report, 2 * max);
+        expect(reports[1]!.blocks).toBeLessThan(reports[0]!.blocks * 2 + 200);
+      }
+    });
+
     it("do not grow with tasks that were finished a moment ago and not yet vacuumed away", async () => {
       const scope = "churn";
       const round = async (): Promise<Report> => {
