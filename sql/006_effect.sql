@@ -5,15 +5,19 @@ create function onceward.once_many(scopes text[], keys text[], causes text[] def
   language plpgsql volatile
   as $fn$
 declare
-  answers jsonb := '[]';
+  item record;
+  taken boolean[] := array_fill(false, array[cardinality(keys)]);
 begin
-  for i in 1..cardinality(keys) loop
+  -- In one order for everybody: two who take the same keys wait for each other instead of deadlocking.
+  for item in
+    select u.* from unnest(scopes, keys, causes) with ordinality as u(scope, key, cause, i) order by u.key, u.scope, u.i
+  loop
     insert into onceward.effect (scope, key, cause, taken_at)
-    values (scopes[i], keys[i], causes[i], onceward.now())
+    values (item.scope, item.key, item.cause, onceward.now())
     on conflict do nothing;
-    answers := answers || to_jsonb(found);
+    taken[item.i] := found;
   end loop;
-  return answers;
+  return to_jsonb(taken);
 end
 $fn$;
 

@@ -160,6 +160,21 @@ for (const which of ["newest", "oldest"] as const) {
         expect(await waiting).toBe(true);
       }));
 
+    it("effect keys are taken in one order, whatever order they are asked for in", () =>
+      besides(async (session, other, { ledger, database }) => {
+        const scope = freshLane();
+        const take = (verbs: Verbs, keys: string[]): Promise<unknown> =>
+          verbs.call("once_many", [keys.map(() => scope), keys, null]);
+        await other.once("a", { scope });
+        // Who took "b" before he waits for "a" would have each wait for the other.
+        const waiting = take(ledger.verbs, ["b", "c", "a", "b"]);
+        await untilBlocked(database, 1);
+        expect(await take(other, ["b", "a"])).toEqual([true, false]);
+        await session.query("commit");
+        expect(await waiting).toEqual([false, true, false, false]);
+        expect(await take(ledger.verbs, [])).toEqual([]);
+      }));
+
     it("a move that was refused because somebody else was moving is decided by what that one did", () =>
       besides(async (session, other, { ledger, database }) => {
         const machine = freshLane();
