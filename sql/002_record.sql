@@ -181,7 +181,7 @@ create function onceward.record_answers(
 declare
   answers jsonb;
   claimable bigint[];
-  item record;
+  place bigint;
   claim jsonb;
 begin
   select jsonb_agg(
@@ -217,15 +217,21 @@ begin
   where i.answer ->> 'outcome' = 'conflict';
 
   -- What was known and is due, and what was recorded just now as one of a group. Nothing else is
-  -- locked: a storm of duplicates only reads.
+  -- locked: a storm of duplicates only reads. Whoever holds a row is claiming or finishing it, and what he does is his:
+  -- to wait for him here could deadlock, since he may want a group that an earlier item of ours has locked.
   if lease is not null and claimable is not null then
-    for item in
+    select coalesce(array_agg(c.i), '{}') into claimable
+    from (
       select min(c.i) as i, scopes[c.i] as scope, keys[c.i] as key
       from unnest(claimable) as c(i) group by scopes[c.i], keys[c.i] order by 3, 2
-    loop
-      claim := onceward.claim(item.scope, item.key, lease, worker);
+    ) c
+    cross join lateral (
+      select from onceward.task t where t.scope = c.scope and t.key = c.key for update skip locked
+    ) t;
+    foreach place in array claimable loop
+      claim := onceward.claim(scopes[place], keys[place], lease, worker);
       if claim ->> 'outcome' = 'claimed' then
-        answers := jsonb_set(answers, array[(item.i - 1)::text], claim);
+        answers := jsonb_set(answers, array[(place - 1)::text], claim);
       end if;
     end loop;
   end if;

@@ -186,6 +186,8 @@ $fn$;
 -- minute. Waits for the group's lock, so that a claim which is just stepping aside is either seen here or sees that
 -- the way is free. A row that somebody holds is passed by: whoever cancels it waits for this very lock, and then
 -- releases the next.
+-- Rows come before groups: who cancels two of one group in one transaction, call by call, holds the group while he
+-- waits for the second row, and can deadlock with whoever is finishing that one. Postgres then ends one of both.
 create function onceward.release(in_scope text, in_serial text) returns void
   language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
   set enable_hashjoin = off set enable_mergejoin = off set enable_material = off

@@ -294,6 +294,30 @@ for (const which of ["newest", "oldest"] as const) {
         expect(keysOf(await claimDue(ledger, scope))).toEqual(["3"]);
       }));
 
+    it("a batch that claims what is known passes by what somebody is finishing, and does not deadlock with it", () =>
+      besides(async (session, holder, { ledger, clock, database }) => {
+        const scope = freshLane();
+        const group = { serial: "g", slots: 5 };
+        await ledger.verbs.record([
+          { scope, key: "a", ...group },
+          { scope, key: "b" },
+          { scope, key: "c", ...group },
+        ]);
+        await claimOne(ledger, scope, "b");
+        const late = await claimOne(ledger, scope, "c");
+        await clock.advance(minute + 1);
+        expect(await holder.complete([{ scope, key: "b", attempt: 1 }])).toEqual(["done"]);
+        const batch = ["a", "b", "c"].map((key) => ({ scope, key }));
+        // A batch that waited for "b" here, with the group of "a", would deadlock with who completes "c".
+        expect(await new Verbs(database, "onceward").record(batch, lease)).toMatchObject([
+          { outcome: "claimed", attempt: 1 },
+          { outcome: "duplicate", state: "running" },
+          { outcome: "claimed", attempt: 2 },
+        ]);
+        await session.query("commit");
+        expect(await ledger.complete(late)).toBe("lost");
+      }));
+
     it("a storm of duplicates of what is being completed does not hold up the others", () =>
       besides(async (session, holder, { ledger }) => {
         const scope = freshLane();
