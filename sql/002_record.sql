@@ -52,7 +52,7 @@ begin
   ), task as (
     insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at,
       finished_at, attempt, tries, max_tries, priority, serial, slots, origin, cause, held_by, reason)
-    select at + f.i * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
+    select at + f.i::float8 * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
       case t.state
         when 'running' then at + lease::interval
         when 'waiting' then coalesce((f.o ->> 'due_at')::timestamptz,
@@ -77,7 +77,7 @@ begin
       else 'running' end as state offset 0) t
     where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
     on conflict do nothing
-    returning scope, key, (date_part('epoch', created_at - at) * 1000000)::integer as i
+    returning scope, key, (date_part('epoch', created_at - at) * 1000000::float8)::integer as i
   ), payload as (
     insert into onceward.payload (scope, key, body, bytes)
     select task.scope, task.key,
@@ -124,7 +124,7 @@ begin
     on conflict do nothing;
     if found then
       insert into onceward.payload (scope, key, body) values (scopes[1], keys[1], coalesce(bodies[1], 'null'));
-      if lease is not null and onceward.now() - at > lease::interval / 4 then
+      if lease is not null and onceward.now() - at > lease::interval / 4::float8 then
         perform onceward.renew_many(scopes, keys, '{1}', lease);
       end if;
       return jsonb_build_array(first_answer);
@@ -142,14 +142,14 @@ begin
       insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at, attempt, tries, held_by)
       -- A microsecond apart, in the order of the batch: that is the order of a serial group, and says below which item
       -- a new row is.
-      select at + f.i * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, first_state, first_due,
+      select at + f.i::float8 * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, first_state, first_due,
         first_start, first_attempt, first_attempt, first_holder
       from item f
       -- What is known is not even tried: an insert waits for whoever is just completing that task, and with it
       -- waited everybody in this batch. The offset keeps it one probe a key.
       where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
       on conflict do nothing
-      returning scope, key, (date_part('epoch', created_at - at) * 1000000)::integer as i
+      returning scope, key, (date_part('epoch', created_at - at) * 1000000::float8)::integer as i
     ), payload as (
       insert into onceward.payload (scope, key, body)
       select task.scope, task.key, coalesce(bodies[task.i], 'null') from task
@@ -159,7 +159,7 @@ begin
 
   -- The insert waits for whoever has recorded one of these keys and not committed yet, however long that takes: the
   -- leases of the new ones count from now on, or they were claimed and free for others at once.
-  if lease is not null and onceward.now() - at > lease::interval / 4 then
+  if lease is not null and onceward.now() - at > lease::interval / 4::float8 then
     perform onceward.renew_many(array_agg(scopes[f.i]), array_agg(keys[f.i]), array_agg('1'::text), lease)
     from unnest(fresh) as f(i);
   end if;

@@ -86,9 +86,11 @@ create function onceward.claimed_json(c onceward.claimed) returns json
       'created_at', c.created_at, 'claimed_at', c.claimed_at, 'body', c.body, 'bytes', c.bytes, 'steps', c.steps)
   $fn$;
 
+-- A bigint, as the server's own function takes it, here and wherever it wants a type: else one of the same name for
+-- integers, in another schema of the search_path, would fit better and run with the rights of whoever claims.
 create function onceward.group_lock(scope text, serial text) returns bigint
   language sql immutable
-  as $fn$ select hashtextextended(scope || chr(31) || coalesce(serial, ''), 8241) $fn$;
+  as $fn$ select hashtextextended(scope || chr(31) || coalesce(serial, ''), 8241::bigint) $fn$;
 
 -- Running tasks whose lease has ended give their place away: they are open again, and who still believes to hold
 -- one finds it lost, since coming back would make one too many. Of one group, or all of a lane that count
@@ -176,7 +178,7 @@ begin
     order by f.created_at, f.key limit coalesce(t.slots, 1) + 1
   ) f;
   update onceward.task w set state = 'waiting', behind = ahead, due_at = onceward.now() + case
-    when before <= coalesce(t.slots, 1) then interval '1 minute' else interval '1 hour' * (0.5 + random()) end
+    when before <= coalesce(t.slots, 1) then interval '1 minute' else interval '1 hour' * (0.5::float8 + random()) end
   where w.scope = t.scope and w.key = t.key;
   return 'aside';
 end
@@ -255,7 +257,7 @@ begin
   end if;
   return jsonb_strip_nulls(jsonb_build_object('outcome', t.state, 'state', t.state, 'reason', t.reason,
     'due_in_ms', case when t.due_at < 'infinity' then
-      greatest(0, ceil(extract(epoch from t.due_at - onceward.now()) * 1000)) end));
+      greatest(0, ceil(extract(epoch from t.due_at - onceward.now()) * 1000.0)) end));
 end
 $fn$;
 
@@ -376,7 +378,7 @@ begin
   return query select c.* from onceward.with_payload(tasks) as c;
   last.after := stopped;
   last.next_in_ms := case when next_due is not null then
-    least(ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000), 2147483647) end;
+    least(ceil(greatest(0, extract(epoch from next_due - onceward.now())) * 1000.0), 2147483647) end;
   return next last;
 end
 $fn$;
@@ -564,7 +566,7 @@ create function onceward.spend(in_lane text, limits text, n integer) returns voi
 declare
   rule jsonb := limits::jsonb -> in_lane;
   per interval := (rule ->> 'per')::interval;
-  taken interval := per * (n / (rule ->> 'rate')::double precision);
+  taken interval := per * (n::double precision / (rule ->> 'rate')::double precision);
 begin
   insert into onceward.rate as r (lane, next_at)
   values (in_lane, onceward.now() - per + taken)

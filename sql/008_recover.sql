@@ -109,8 +109,8 @@ create function onceward.stats() returns jsonb
           count(*) filter (where t.state = 'waiting' and t.due_at <= clock.at) as due,
           count(*) filter (where t.state = 'waiting' and t.due_at > clock.at) as later,
           count(*) filter (where t.state = 'running') as running,
-          round(extract(epoch from clock.at - min(t.due_at) filter (where t.due_at <= clock.at)) * 1000) as oldest_due_ms,
-          round(extract(epoch from clock.at - min(t.started_at) filter (where t.state = 'running')) * 1000) as oldest_running_ms
+          round(extract(epoch from clock.at - min(t.due_at) filter (where t.due_at <= clock.at)) * 1000.0) as oldest_due_ms,
+          round(extract(epoch from clock.at - min(t.started_at) filter (where t.state = 'running')) * 1000.0) as oldest_running_ms
         from onceward.task t, clock where t.due_at is not null group by t.scope, clock.at order by t.scope) u),
       'parked', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from (
         select t.scope, t.state, count(*) as count from onceward.task t

@@ -57,8 +57,8 @@ create function onceward.is_passing(t onceward.task) returns boolean
     select case
       when t.scope ~ '^(action|run|tool)(/|$)' then false
       when t.scope !~ '^job/' then true
-      when t.key ~ '^[0-9a-f]{32}$' then abs(('x' || left(t.key, 12))::bit(48)::bigint
-        - extract(epoch from t.created_at) * 1000) < 86400000
+      when t.key ~ '^[0-9a-f]{32}$' then abs(('x' || left(t.key, 12))::bit(48)::bigint::numeric
+        - extract(epoch from t.created_at) * 1000.0) < 86400000.0
       else t.key ~ '^\d{4}-\d\d-\d\dT[\d:.]+Z$'
         or (t.cause is not null and t.key ~ '^[\w-]{32}$' and t.key !~* '^[0-9a-f]{32}$')
     end

@@ -140,18 +140,18 @@ begin
         'running', coalesce(u.running, 0), 'dead', coalesce(f.dead, 0), 'unknown', coalesce(f.unknown, 0),
         'ignored', coalesce(f.ignored, 0), 'cancelled', coalesce(f.cancelled, 0),
         'done', case when exact::boolean then coalesce(done -> e.scope, '0') else 'null' end,
-        'oldest_due_ms', round(extract(epoch from at - u.oldest_due) * 1000),
-        'oldest_running_ms', round(extract(epoch from at - u.oldest_running) * 1000)) order by e.scope), '[]'),
+        'oldest_due_ms', round(extract(epoch from at - u.oldest_due) * 1000.0),
+        'oldest_running_ms', round(extract(epoch from at - u.oldest_running) * 1000.0)) order by e.scope), '[]'),
       coalesce(sum(u.due + u.later + u.running), 0), coalesce(sum(f.dead + f.unknown + f.ignored + f.cancelled), 0)
     into scopes, waiting, parked
   from every e left join unfinished u on u.scope = e.scope left join finished f on f.scope = e.scope;
 
   return jsonb_build_object('at', at, 'scopes', scopes,
     'oldest_due', (select to_jsonb(o) from (select t.scope, t.key, t.type, t.due_at, t.reason,
-        round(extract(epoch from at - t.due_at) * 1000) as ms
+        round(extract(epoch from at - t.due_at) * 1000.0) as ms
       from onceward.task t where t.due_at <= at and t.state = 'waiting' order by t.due_at limit 1) o),
     'oldest_running', (select to_jsonb(o) from (select t.scope, t.key, t.type, t.started_at, t.due_at as lease_ends_at,
-        t.held_by, t.attempt, round(extract(epoch from at - t.started_at) * 1000) as ms
+        t.held_by, t.attempt, round(extract(epoch from at - t.started_at) * 1000.0) as ms
       from onceward.task t where t.due_at is not null and t.state = 'running' order by t.started_at limit 1) o),
     'failures', (select coalesce(jsonb_agg(to_jsonb(e)), '[]') from (
       select onceward.kind_of_error(l.detail) as error, count(*) as count, max(l.logged_at) as latest_at,
@@ -161,11 +161,11 @@ begin
       where l.logged_at > at - interval '1 hour' and l.what in ('failed', 'dead', 'unknown', 'lapsed')
       group by 1 order by 2 desc, 1 limit 50) e),
     'workers', (select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'lanes', w.lanes, 'started_at', w.started_at,
-        'seen_ms', round(extract(epoch from at - w.seen_at) * 1000), 'there', w.seen_at > at - interval '90 seconds')
+        'seen_ms', round(extract(epoch from at - w.seen_at) * 1000.0), 'there', w.seen_at > at - interval '90 seconds')
       order by w.id), '[]') from onceward.worker w),
     'done_about', case when exact::boolean then null else
       (select greatest(0, c.reltuples::bigint - waiting - parked) from pg_class c
-        where c.oid = 'onceward.task'::regclass and c.reltuples >= 0) end);
+        where c.oid = 'onceward.task'::regclass::oid and c.reltuples >= 0::real) end);
 end
 $fn$;
 
@@ -320,13 +320,13 @@ begin
     where k.cause = me and k.created_at between t.created_at and until
   ) w;
   for c in
-    select r.oid, r.oid::regclass::text as name, pg_relation_size(r.oid) as size,
-      (select string_agg(quote_ident(a.attname), ', ' order by array_position(i.indkey::smallint[], a.attnum))
-        from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+    select r.oid, r.oid::regclass::text as name, pg_relation_size(r.oid::regclass) as size,
+      (select string_agg(quote_ident(a.attname::text), ', ' order by array_position(i.indkey::smallint[], a.attnum))
+        from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey::smallint[])
         where i.indrelid = r.oid and i.indisprimary) as key
     from pg_class r join pg_namespace n on n.oid = r.relnamespace
     where r.relkind = 'r' and n.nspname not like 'pg\_%' and n.nspname <> 'information_schema'
-      and r.relnamespace <> (select l.relnamespace from pg_class l where l.oid = 'onceward.task'::regclass)
+      and r.relnamespace <> (select l.relnamespace from pg_class l where l.oid = 'onceward.task'::regclass::oid)
       and has_schema_privilege(n.oid, 'usage') and has_table_privilege(r.oid, 'select')
     order by 2
   loop

@@ -9,7 +9,7 @@ create function onceward.examine(
   language sql volatile
   as $fn$
     with home as materialized (
-      select c.relnamespace as oid from pg_catalog.pg_class c where c.oid = 'onceward.task'::regclass
+      select c.relnamespace as oid from pg_catalog.pg_class c where c.oid = 'onceward.task'::regclass::oid
     ), rel as materialized (
       select c.* from pg_catalog.pg_class c, home where c.relnamespace = home.oid
     ), fn as materialized (
@@ -17,8 +17,8 @@ create function onceward.examine(
     )
     select jsonb_build_object(
       'version', current_setting('server_version_num')::integer,
-      'clock_ms', round(extract(epoch from clock_timestamp()) * 1000),
-      'ledger_ahead_ms', round(extract(epoch from onceward.now() - clock_timestamp()) * 1000),
+      'clock_ms', round(extract(epoch from clock_timestamp()) * 1000.0),
+      'ledger_ahead_ms', round(extract(epoch from onceward.now() - clock_timestamp()) * 1000.0),
       'read_only', pg_is_in_recovery() or current_setting('transaction_read_only')::boolean,
       'encoding', current_setting('server_encoding'),
       'settings', (select jsonb_object_agg(s.name, s.setting) from pg_catalog.pg_settings s where s.name in ('fsync',
@@ -26,7 +26,7 @@ create function onceward.examine(
         'max_connections')),
       'connections', (select count(*) from pg_catalog.pg_stat_activity a where a.backend_type = 'client backend'),
       'standbys', (select count(*) from pg_catalog.pg_stat_replication),
-      'oldest_transaction_ms', (select round(extract(epoch from clock_timestamp() - min(a.xact_start)) * 1000)
+      'oldest_transaction_ms', (select round(extract(epoch from clock_timestamp() - min(a.xact_start)) * 1000.0)
         from pg_catalog.pg_stat_activity a where a.datname = current_database() and a.pid <> pg_backend_pid()
           and a.backend_type = 'client backend'),
       'missing', (select coalesce(jsonb_agg(m.what order by m.what), '[]') from (
@@ -38,21 +38,21 @@ create function onceward.examine(
         union all select 'function ' || f.name from unnest(functions) as f(name)
           where not exists (select from fn where fn.proname = f.name)) as m(what)),
       'denied', (select coalesce(jsonb_agg(d.what order by d.what), '[]') from (
-        select p.privilege || ' on ' || rel.relname from rel, unnest('{select,insert,update,delete}'::text[]) as p(privilege)
+        select p.privilege || ' on ' || rel.relname::text from rel, unnest('{select,insert,update,delete}'::text[]) as p(privilege)
           where rel.relkind = 'r' and not has_table_privilege(rel.oid, p.privilege)
-        union all select 'execute on ' || fn.proname from fn where not has_function_privilege(fn.oid, 'execute')) as d(what)),
+        union all select 'execute on ' || fn.proname::text from fn where not has_function_privilege(fn.oid, 'execute')) as d(what)),
       'open_to_public', (select coalesce(jsonb_agg(distinct o.what order by o.what), '[]') from (
-        select fn.proname::text from fn, aclexplode(coalesce(fn.proacl, acldefault('f', fn.proowner))) a where a.grantee = 0
+        select fn.proname::text from fn, aclexplode(coalesce(fn.proacl, acldefault('f', fn.proowner))) a where a.grantee = 0::oid
         union all
         select rel.relname::text from rel, aclexplode(coalesce(rel.relacl, acldefault('r', rel.relowner))) a
-          where rel.relkind = 'r' and a.grantee = 0) as o(what)),
+          where rel.relkind = 'r' and a.grantee = 0::oid) as o(what)),
       'tables', (select coalesce(jsonb_agg(jsonb_build_object('name', s.relname, 'live', s.n_live_tup, 'dead', s.n_dead_tup,
-          'bytes', pg_total_relation_size(s.relid),
+          'bytes', pg_total_relation_size(s.relid::regclass),
           'autovacuum', not coalesce(rel.reloptions && '{autovacuum_enabled=false,autovacuum_enabled=off}'::text[], false))
           order by s.relname), '[]')
         from pg_catalog.pg_stat_user_tables s join rel on rel.oid = s.relid),
       'workers', (select coalesce(jsonb_agg(jsonb_build_object('lanes', w.lanes,
-          'seen_ms', round(extract(epoch from onceward.now() - w.seen_at) * 1000)) order by w.id), '[]')
+          'seen_ms', round(extract(epoch from onceward.now() - w.seen_at) * 1000.0)) order by w.id), '[]')
         from onceward.worker w))
   $fn$;
 

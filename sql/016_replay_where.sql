@@ -60,7 +60,7 @@ declare
 begin
   if filter::jsonb -> 'states' is null or exists (select from jsonb_array_elements_text(filter::jsonb -> 'states') as s(state)
       where s.state not in ('dead', 'failed', 'ignored', 'cancelled', 'unknown') and not (s.state = 'done' and again::boolean))
-    or rate::numeric <= 0 then
+    or rate::numeric <= 0.0 then
     return '{"outcome": "refused", "code": "value_invalid"}';
   end if;
   n := onceward.replay_count(filter, again)::bigint;
@@ -110,7 +110,7 @@ begin
     update onceward.cursor c set value = run::text, moved_at = onceward.now() where c.name = 'replay ' || replay_next.name;
   end if;
   return jsonb_build_object('replayed', n, 'total', run -> 'total', 'found', run -> 'found', 'scopes', scopes,
-    'last_due_in_ms', greatest(0, round(extract(epoch from due - pause - onceward.now()) * 1000)),
+    'last_due_in_ms', greatest(0, round(extract(epoch from due - pause - onceward.now()) * 1000.0)),
     'ended', n < replay_next.max::integer);
 end
 $fn$;
