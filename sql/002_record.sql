@@ -14,11 +14,12 @@
 -- happened_at (when the sender says that it happened: where keys from that time were pruned, nobody knows whether it ran, so it is parked
 -- as unknown and answered with {"outcome": "recorded", "state": "unknown"}).
 
+-- A scope holds no space: 'scope key' is how a cause names a task.
 create function onceward.refusal(scope text, key text, body text, options jsonb) returns text
   language sql immutable
   as $fn$
     select case
-      when scope is null or octet_length(scope) not between 1 and 255 then 'scope_invalid'
+      when scope is null or octet_length(scope) not between 1 and 255 or strpos(scope, ' ') > 0 then 'scope_invalid'
       when key is null or octet_length(key) not between 1 and 1024 then 'key_invalid'
       when octet_length(body) > 16777216 or octet_length(options ->> 'bytes') > 22369624 then 'payload_too_large'
       when options is null then null

@@ -22,13 +22,16 @@ const stepStates: readonly StepState[] = ["started", "done", "failed", "waiting"
 
 /**
  * Refuses what Postgres could not keep exactly, before it is put into a batch with others. A lone
- * surrogate would silently become U+FFFD on its way, so that two different keys were one.
+ * surrogate would silently become U+FFFD on its way, so that two different keys were one. A scope ends
+ * at the space where it is kept together with its key: as the cause of another task.
  */
 export function checkIdentity(scope: string, key: string): void {
-  if (!isText(scope, maxScopeBytes)) {
+  const fits = isText(scope, maxScopeBytes);
+  if (!fits || scope.includes(" ")) {
     throw new OncewardError(
       "scope_invalid",
-      `A scope is text of 1 to ${maxScopeBytes} bytes, without NUL and lone surrogates; ${describe(scope)}.`,
+      `A scope is text of 1 to ${maxScopeBytes} bytes, without spaces, NUL and lone surrogates; ` +
+        `${fits ? "this one holds a space" : describe(scope)}.`,
     );
   }
   if (!isText(key, maxKeyBytes)) {

@@ -246,6 +246,7 @@ const calls: [string, (ledger: Ledger) => Promise<unknown>, string][] = [
     ({ verbs }) => verbs.prune({ what: "log", olderThanMs: minute, max: -1 }),
     "value_invalid",
   ],
+  ["record: a scope with a space", ({ record }) => record({ ...task, scope: "my agent" }), "scope_invalid"],
   [
     "prune: a lane with a NUL",
     ({ verbs }) => verbs.prune({ what: "log", olderThanMs: minute, lane: "\0" }),
@@ -323,6 +324,7 @@ describeOnPglite("bad input through the library", (bench) => {
 const refusals: [string, string][] = [
   ["onceward.record('', 'k')", "scope_invalid"],
   ["onceward.record(null, 'k')", "scope_invalid"],
+  ["onceward.record('my agent', 'k')", "scope_invalid"],
   ["onceward.record(repeat('é', 128), 'k')", "scope_invalid"],
   ["onceward.record('s', '')", "key_invalid"],
   ["onceward.record('s', null)", "key_invalid"],
