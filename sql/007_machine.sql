@@ -77,6 +77,7 @@ create function onceward.set_timers(
 declare
   keys text[] := '{}';
   t record;
+  recorded jsonb;
 begin
   for t in
     select subject || ' v' || version || ' ' || (o.o ->> 'move') || ' after ' || (o.o ->> 'after') as key,
@@ -84,8 +85,13 @@ begin
       at + coalesce(o.o ->> 'delay', o.o ->> 'after')::interval as due_at
     from jsonb_array_elements(timers) as o(o) order by 3, 1
   loop
-    perform onceward.record(in_scope, t.key, t.body::text,
+    recorded := onceward.record(in_scope, t.key, t.body::text,
       options => jsonb_strip_nulls(jsonb_build_object('due_at', t.due_at, 'cause', cause))::text);
+    if recorded ->> 'outcome' = 'refused' then
+      -- Without its timer the subject would stay in this state for ever.
+      raise exception using errcode = '22023', message = 'onceward: a timer was refused: ' || (recorded ->> 'code'),
+        hint = 'A machine has a name of up to 247 bytes without spaces; subject, move and time of a timer have 1000 together.';
+    end if;
     keys := keys || t.key;
   end loop;
   return keys;

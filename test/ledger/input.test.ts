@@ -369,6 +369,16 @@ const raises: [string, string][] = [
   ["onceward.once(null)", "23502"],
   ["onceward.move('m', 's', 'a', array['x'], null, 'x')", "23502"],
   ["onceward.move('m', 's', 'a', array['x'], 'y', 'x', 'first')", "22P02"],
+  // Such a state without its timer would never end.
+  [
+    `onceward.move(repeat('m', 250), 's', 'a', '{x}', 'y', 'x', timers => '[{"move": "b", "after": "1 day"}]')`,
+    "22023",
+  ],
+  [
+    `onceward.move('m', repeat('s', 512), 'a', '{x}', 'y', 'x',
+      timers => jsonb_build_array(jsonb_build_object('move', repeat('b', 600), 'after', '1 day'))::text)`,
+    "22023",
+  ],
   ["onceward.replay('raw', 'done', 'perhaps')", "22P02"],
   ["onceward.hello(null, array['raw'])", "23502"],
 ];
