@@ -28,6 +28,8 @@ create function onceward.refusal(scope text, key text, body text, options jsonb)
       when (options ? 'priority' and options ->> 'priority' !~ '^-?\d{1,4}$')
         or (options ? 'slots' and options ->> 'slots' !~ '^[1-9]\d{0,3}$')
         or (options ? 'max_tries' and options ->> 'max_tries' !~ '^[1-9]\d{0,3}$') then 'value_invalid'
+      -- Since when it is due would be no number.
+      when options ->> 'due_at' ~* '^\s*-\s*inf' or options ->> 'delay' ~* '^\s*-\s*inf' then 'value_invalid'
     end
   $fn$;
 

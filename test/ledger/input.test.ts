@@ -338,6 +338,8 @@ const refusals: [string, string][] = [
   [`onceward.record('s', 'k', options => '{"slots": {}}')`, "value_invalid"],
   [`onceward.record('s', 'k', options => '{"max_tries": -1}')`, "value_invalid"],
   [`onceward.record('s', 'k', options => '{"serial": ""}')`, "value_invalid"],
+  [`onceward.record('s', 'k', options => '{"due_at": "-infinity"}')`, "value_invalid"],
+  [`onceward.record('s', 'k', options => '{"delay": "-Infinity"}')`, "value_invalid"],
   ["onceward.step_resolve('s', 'k', 'a', 'maybe')", "value_invalid"],
   ["onceward.prune('keys', '1 day')", "value_invalid"],
   ["onceward.prune('everything', '1 day')", "value_invalid"],
