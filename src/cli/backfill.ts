@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { BackfillReport } from "../recover/backfill/backfill.ts";
+import { plain } from "../terminal.ts";
 import {
   changingCommand,
   type ChangeOptions,
@@ -11,7 +12,7 @@ import {
 import { confirm } from "./confirm.ts";
 import { Failure, foundSomething } from "./fail.ts";
 import { timeOf } from "./filter.ts";
-import { plain, time } from "./output.ts";
+import { time } from "./output.ts";
 import { Progress } from "./progress.ts";
 
 interface BackfillCommand extends LedgerOptions, ChangeOptions {

@@ -5,11 +5,12 @@ import { type Finding, Findings } from "../doctor/finding.ts";
 import { stripeAccess } from "../doctor/stripe-endpoints.ts";
 import { messageOf, OncewardError } from "../errors.ts";
 import { checkSchema } from "../ledger/migrate.ts";
+import { plain } from "../terminal.ts";
 import { ledgerCommand, type LedgerOptions } from "./command.ts";
 import { configIn } from "./config.ts";
 import { foundSomething } from "./fail.ts";
 import { findLedger } from "./open.ts";
-import { Output, plain } from "./output.ts";
+import { Output } from "./output.ts";
 
 /** `onceward doctor`. */
 export function doctorCommand(): Command {

@@ -3,9 +3,9 @@ import type { TaskIdentity } from "../ledger/task.ts";
 import type { Call } from "../recover/dry-run/calls.ts";
 import type { RowChange, TableChange } from "../recover/dry-run/diff.ts";
 import type { DryRunOptions, DryRunReport } from "../recover/dry-run/dry-run.ts";
+import { plain } from "../terminal.ts";
 import type { Session } from "./command.ts";
 import { Failure, foundSomething } from "./fail.ts";
-import { plain } from "./output.ts";
 import { Progress } from "./progress.ts";
 
 /** A value on one line. */

@@ -1,7 +1,7 @@
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { Recovery } from "../recover/recovery.ts";
+import { plain } from "../terminal.ts";
 import { Failure } from "./fail.ts";
-import { plain } from "./output.ts";
 
 /**
  * The tasks that a key means. Events are known by their key alone, but one with several handlers has a task for each

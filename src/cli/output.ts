@@ -1,3 +1,5 @@
+import { plain } from "../terminal.ts";
+
 /** What a command says: one JSON document on standard output with --json, else text and tables for people. */
 export class Output {
   readonly json: boolean;
@@ -32,14 +34,6 @@ export function table(head: readonly string[], rows: readonly (readonly Cell[])[
       .join("  ")
       .trimEnd();
   return [line(head), ...cells.map(line)];
-}
-
-/** Keys and errors come from strangers: what would move a terminal's cursor or colour it is shown, not obeyed. */
-export function plain(text: string): string {
-  // oxlint-disable-next-line no-control-regex
-  return text.replaceAll(/[\u0000-\u001F\u007F-\u009F\u2028\u2029]/g, (char) =>
-    char === "\n" || char === "\t" ? " " : "\uFFFD",
-  );
 }
 
 /** A time as people read it at three in the morning: in UTC, to the second. */

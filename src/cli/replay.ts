@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { TaskIdentity } from "../ledger/task.ts";
 import type { TaskFilter } from "../recover/filter.ts";
 import type { Replayed, ReplayProgress } from "../recover/replay.ts";
+import { plain } from "../terminal.ts";
 import { changingCommand, signed, withLedger } from "./command.ts";
 import type { ChangeOptions, LedgerOptions, Session } from "./command.ts";
 import { confirm, large } from "./confirm.ts";
@@ -10,7 +11,7 @@ import { dryRunTasks } from "./dry-run.ts";
 import { Failure, foundSomething } from "./fail.ts";
 import { filterOf, filterOptions, type FilterOptions } from "./filter.ts";
 import { eventItself, locate } from "./locate.ts";
-import { plain, span, table } from "./output.ts";
+import { span, table } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { wholeNumber } from "./stuck.ts";
 

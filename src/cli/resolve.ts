@@ -1,8 +1,8 @@
 import type { Command } from "commander";
+import { plain } from "../terminal.ts";
 import { changingCommand, signed, withLedger, type ChangeOptions, type LedgerOptions } from "./command.ts";
 import { Failure } from "./fail.ts";
 import { jsonOf, locateOne } from "./locate.ts";
-import { plain } from "./output.ts";
 
 interface ResolveOptions extends LedgerOptions, ChangeOptions {
   readonly scope?: string;

@@ -1,8 +1,9 @@
 import type { Command } from "commander";
 import type { Logged, Story, WrittenRows } from "../recover/story.ts";
+import { plain } from "../terminal.ts";
 import { ledgerCommand, withLedger, type LedgerOptions } from "./command.ts";
 import { locate, noSuchTask } from "./locate.ts";
-import { plain, span, table, time } from "./output.ts";
+import { span, table, time } from "./output.ts";
 
 interface ShowOptions extends LedgerOptions {
   readonly scope?: string;

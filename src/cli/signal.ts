@@ -1,9 +1,9 @@
 import type { Command } from "commander";
 import type { Signalled } from "../step/signal.ts";
+import { plain } from "../terminal.ts";
 import { changingCommand, signed, withLedger, type ChangeOptions, type LedgerOptions } from "./command.ts";
 import { Failure } from "./fail.ts";
 import { jsonOf, locateOne } from "./locate.ts";
-import { plain } from "./output.ts";
 
 interface SignalCommand extends LedgerOptions, ChangeOptions {
   readonly scope?: string;
