@@ -1,3 +1,5 @@
+import { sqlStateOf } from "./database/failure.ts";
+import { Fatal, OncewardError } from "./errors.ts";
 import type { ClaimedTask } from "./ledger/task.ts";
 import type { Receipt } from "./receive/receiver.ts";
 import { laneName, type Ran } from "./worker/lane.ts";
@@ -20,7 +22,10 @@ export interface Attempted {
 export interface Observer {
   received?(receipt: Receipt): void;
   attempted?(attempted: Attempted): void;
-  /** The database could not be asked for work; the worker goes on trying. */
+  /**
+   * The database could not be asked for work, and the worker goes on trying; or a delivery could not be taken for a
+   * reason that is not its sender's.
+   */
   troubled?(error: unknown): void;
 }
 
@@ -45,4 +50,21 @@ export function errorName(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   if (typeof code === "string" && /^[\w.-]{1,40}$/.test(code)) return code;
   return typeof name === "string" && /^[\w.-]{1,60}$/.test(name) ? name : "Error";
+}
+
+/** What operators see most while they set up a database. */
+const meanings: Readonly<Record<string, string>> = {
+  "3D000": "there is no such database",
+  "28P01": "the password is wrong",
+  "28000": "this role may not log in",
+  "42501": "the role lacks a privilege, and `onceward doctor` says which",
+};
+
+/** What an operator may read of an error anywhere: our own words, but of others only what kind of error it is. */
+export function causeOf(error: unknown): string {
+  if (error instanceof OncewardError && !(error instanceof Fatal)) return error.message;
+  const state = sqlStateOf(error);
+  const kind = error instanceof Error ? error.constructor.name : typeof error;
+  if (state === undefined) return `An error of ${kind}, which is not ours (${errorName(error)}).`;
+  return `The database refuses (${state}, ${kind})${state in meanings ? `: ${meanings[state]}` : ""}.`;
 }

@@ -16,8 +16,10 @@ import { quietly } from "./quietly.ts";
 import type { RecoveryContext } from "./recover/context.ts";
 import { createRecovery, type Recovery } from "./recover/recovery.ts";
 import type { TaskIdentity } from "./ledger/task.ts";
+import type { Receipt } from "./receive/receiver.ts";
 import type { Source } from "./source/source.ts";
 import { sendSignal, type Signalled, type SignalOptions } from "./step/signal.ts";
+import { Unobserved } from "./unobserved.ts";
 import { warmUp } from "./warm-up.ts";
 import { Engine, type EngineOptions } from "./worker/engine.ts";
 
@@ -109,9 +111,13 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
   const { database: input, ...rest } = options;
   const database = openDatabase(input) as Database<Tx>;
   const observers: Observer[] = [];
+  const unobserved = [new Unobserved()];
+  /** Who is told; standard error, where nobody observes and nobody was told in another way. */
+  const audience = (toldElsewhere: unknown): readonly Observer[] =>
+    observers.length > 0 || toldElsewhere ? observers : unobserved;
   const onError = (error: unknown): void => {
     quietly(() => rest.onError?.(error));
-    for (const observer of observers) quietly(() => observer.troubled?.(error));
+    for (const observer of audience(rest.onError)) quietly(() => observer.troubled?.(error));
   };
   const engine = new Engine(database, {
     ...rest,
@@ -133,9 +139,11 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     source(source, sourceOptions) {
       const made = connectSource(engine, source, {
         ...sourceOptions,
-        log(receipt) {
+        log(receipt: Receipt, error?: unknown) {
           quietly(() => sourceOptions?.log?.(receipt));
           for (const observer of observers) quietly(() => observer.received?.(receipt));
+          if (error === undefined) return;
+          for (const observer of audience(sourceOptions?.log)) quietly(() => observer.troubled?.(error));
         },
       });
       connected.push(source);

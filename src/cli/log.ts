@@ -1,11 +1,11 @@
-import { errorName, type Attempted, type Observer } from "../observe.ts";
+import { causeOf, errorName, type Attempted, type Observer } from "../observe.ts";
 import type { Receipt } from "../receive/receiver.ts";
 
 type Fields = Record<string, string | number | undefined>;
 
 /**
  * One line a fact on standard output: readable on a terminal, JSON elsewhere. Only identities, outcomes
- * and times; payloads, headers and messages of errors stay where they are.
+ * and times; payloads, headers and messages of errors that are not ours stay where they are.
  */
 export class Log implements Observer {
   readonly #pretty: boolean;
@@ -18,9 +18,18 @@ export class Log implements Observer {
     this.#write("info", message, fields);
   }
 
-  received({ source, outcome, status, code, type, scope, key, ms }: Receipt): void {
+  received({ source, outcome, status, code, error, type, scope, key, ms }: Receipt): void {
     const level = status >= 500 ? "error" : status >= 400 ? "warn" : "info";
-    this.#write(level, `received ${outcome}`, { source, status, code, type, scope, key, ms: rounded(ms) });
+    this.#write(level, `received ${outcome}`, {
+      source,
+      status,
+      code,
+      error,
+      type,
+      scope,
+      key,
+      ms: rounded(ms),
+    });
   }
 
   attempted({ scope, key, type, attempt, outcome, state, error, ms }: Attempted): void {
@@ -37,7 +46,7 @@ export class Log implements Observer {
   }
 
   troubled(error: unknown): void {
-    this.#write("error", "the database does not answer; trying again", { error: errorName(error) });
+    this.#write("error", causeOf(error), { error: errorName(error) });
   }
 
   #write(level: string, message: string, fields: Fields): void {

@@ -51,7 +51,7 @@ export class Metrics implements Observer {
       ...family(
         "onceward_database_errors_total",
         "counter",
-        "Times the database could not be asked for work.",
+        "Times the database could not be asked for work, or a delivery could not be taken.",
         this.#lines("onceward_database_errors_total"),
       ),
       ...family(

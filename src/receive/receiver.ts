@@ -1,5 +1,6 @@
 /** `bytes → verify → identify → record → run now, or by a worker → answer`: one pipeline for every adapter. */
 import { OncewardError, type ErrorCode } from "../errors.ts";
+import { errorName } from "../observe.ts";
 import { quietly } from "../quietly.ts";
 import type { Identity, Reply, Source } from "../source/source.ts";
 import { answer, answerOf } from "./answer.ts";
@@ -21,6 +22,8 @@ export interface Receipt {
   readonly outcome: Received["outcome"] | "refused" | "replied" | "error";
   /** The error's stable code, or `internal`, where there was one. */
   readonly code?: ErrorCode | "internal" | undefined;
+  /** Of what was thrown on our side, which the sender is not told: its code, such as an SQLSTATE, or its class. */
+  readonly error?: string | undefined;
   /** Of genuine events alone. */
   readonly id?: string | undefined;
   readonly type?: string | undefined;
@@ -34,7 +37,8 @@ export interface ReceiverOptions {
   readonly maxBytes: number;
   /** Records the event, and runs it or leaves it to a worker. */
   take(identity: Identity, body: Uint8Array): Promise<Received>;
-  readonly log?: ((receipt: Receipt) => void) | undefined;
+  /** Gets the error too where it is not the sender's fault: whoever set this up has to learn of it. */
+  readonly log?: ((receipt: Receipt, error?: unknown) => void) | undefined;
 }
 
 /** Codes of requests that are not genuine. */
@@ -72,13 +76,13 @@ const noBody = answerOf(
 );
 
 /** What a step of the pipeline found out about a request, besides the answer. */
-type Found = Omit<Receipt, "source" | "status" | "ms">;
+type Found = Omit<Receipt, "source" | "status" | "error" | "ms">;
 
 export function createReceiver(options: ReceiverOptions): Receiver {
   const { source, maxBytes, take, log } = options;
   const refusal = source.refusalStatus;
 
-  async function receive(delivery: Delivery): Promise<[Answer, Found]> {
+  async function receive(delivery: Delivery): Promise<[Answer, Found, unknown?]> {
     const { body } = delivery;
     if (delivery.method !== "POST") return [wrongMethod, refused("method_not_allowed")];
     if (isEncoded(delivery.header("content-encoding"))) return [alreadyDecompressed, refused("body_encoded")];
@@ -96,7 +100,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
       if ("reply" in identified) return [replyAnswer(identified.reply), { outcome: "replied" }];
       identity = identified;
     } catch (error) {
-      return [refusalAnswer(error), refused(codeOf(error))];
+      return [refusalAnswer(error), refused(codeOf(error)), error];
     }
 
     const { id, type } = identity;
@@ -107,7 +111,7 @@ export function createReceiver(options: ReceiverOptions): Receiver {
       if (outcome === "busy") return [busy, { ...found, code: "already_running" }];
       return [identity.acknowledge ? replyAnswer(identity.acknowledge) : good[outcome], found];
     } catch (error) {
-      return [answerOf(error), { outcome: "error", code: codeOf(error), id, type }];
+      return [answerOf(error), { outcome: "error", code: codeOf(error), id, type }, error];
     }
   }
 
@@ -124,9 +128,12 @@ export function createReceiver(options: ReceiverOptions): Receiver {
     async receive(delivery) {
       if (!log) return (await receive(delivery))[0];
       const began = performance.now();
-      const [made, found] = await receive(delivery);
+      const [made, found, thrown] = await receive(delivery);
+      const ours = isOurs(thrown) && { error: errorName(thrown) };
       const ms = performance.now() - began;
-      quietly(() => log({ source: source.name, status: made.status, ...found, ms }));
+      quietly(() =>
+        log({ source: source.name, status: made.status, ...found, ...ours, ms }, ours ? thrown : undefined),
+      );
       return made;
     },
   };
@@ -142,6 +149,11 @@ function notAtOnce(promise: Promise<unknown>): OncewardError {
 
 function refused(code: ErrorCode | "internal"): Found {
   return { outcome: "refused", code };
+}
+
+/** Whether something is wrong here, and not with the request. */
+function isOurs(thrown: unknown): boolean {
+  return thrown !== undefined && !(thrown instanceof OncewardError && thrown.status < 500);
 }
 
 function codeOf(error: unknown): ErrorCode | "internal" {

@@ -1,0 +1,29 @@
+import { causeOf, type Observer } from "./observe.ts";
+import { plain } from "./terminal.ts";
+
+/** After so long the same trouble is worth another line: it may be another outage. */
+const againAfterMs = 60 * 60_000;
+/** More causes than a setup can have; what varies without end must not be remembered without end. */
+const mostCauses = 100;
+
+/**
+ * The observer where there is no other: who has set up nothing must still learn that something fails. One line on
+ * standard error, without the messages of errors that are not ours, since they can quote people's data.
+ */
+export class Unobserved implements Observer {
+  readonly #said = new Map<string, number>();
+
+  /** A database that is away troubles every request and every poll: once for a cause is enough. */
+  troubled(error: unknown): void {
+    const cause = causeOf(error);
+    const now = performance.now();
+    const before = this.#said.get(cause);
+    if (before === undefined ? this.#said.size >= mostCauses : now - before < againAfterMs) return;
+    this.#said.set(cause, now);
+    say(cause);
+  }
+}
+
+function say(line: string): void {
+  console.error(plain(`onceward: ${line}`));
+}

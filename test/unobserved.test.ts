@@ -1,0 +1,92 @@
+/** What becomes visible where nobody has set up a log: trouble and failures, and nothing of what they were about. */
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { Database } from "../src/database/database.ts";
+import { OncewardError } from "../src/errors.ts";
+import type { Observer } from "../src/observe.ts";
+import { createOnce, type Once, type OnceOptions } from "../src/once.ts";
+import type { Receipt } from "../src/receive/receiver.ts";
+import { stripe } from "../src/source/stripe.ts";
+import { event, SECRET, signature } from "./handler/support.ts";
+import { describeWith } from "./support/postgres.ts";
+
+describeWith("newest", "where nobody observes", (database) => {
+  const made: Once<unknown>[] = [];
+  let said: string[];
+  beforeEach(() => {
+    said = [];
+    vi.spyOn(console, "error").mockImplementation((line) => void said.push(String(line)));
+  });
+  afterEach(async () => {
+    vi.restoreAllMocks();
+    await Promise.all(made.splice(0).map((once) => once.stop()));
+  });
+
+  function create<Tx>(options: OnceOptions<Tx>): Once<Tx> {
+    const once = createOnce({ leaseMs: 15_000, ...options });
+    made.push(once as Once<unknown>);
+    return once;
+  }
+
+  /** The status and the body that Stripe gets for an event of a payment. */
+  async function delivered(once: Once<unknown>, log?: (receipt: Receipt) => void) {
+    const billing = once.sources.get("stripe") ?? once.source(stripe({ secrets: SECRET }), { log });
+    const body = Buffer.from(JSON.stringify(event("invoice.paid", { id: "evt_1" })));
+    const header = (name: string) => (name === "stripe-signature" ? signature(body.toString()) : undefined);
+    return billing.receive({ method: "POST", body, header });
+  }
+
+  function elsewhere(name: string): string {
+    const url = new URL(database().url);
+    url.pathname = `/${name}`;
+    return url.href;
+  }
+
+  it("a database that is not there is told on standard error, once, and to the sender never", async () => {
+    const once = create({ database: elsewhere("nowhere") });
+    for (const _ of [1, 2]) {
+      expect(await delivered(once)).toMatchObject({ status: 500, body: '{"error":{"code":"internal"}}' });
+    }
+    expect(said).toEqual([
+      "onceward: The database refuses (3D000, DatabaseError): there is no such database.",
+    ]);
+  });
+
+  it("a package that is not installed is told in our own words", async () => {
+    const refuse = async (): Promise<never> => {
+      throw new OncewardError("driver_missing", "Run `npm install pg`.");
+    };
+    const none: Database = {
+      name: "none",
+      single: false,
+      query: refuse,
+      transaction: refuse,
+      close: async () => undefined,
+    };
+    expect(await delivered(create({ database: none }))).toMatchObject({ status: 500 });
+    expect(said).toEqual(["onceward: Run `npm install pg`."]);
+  });
+
+  it("whoever observes, or has a log, is told instead", async () => {
+    const observed = create({ database: elsewhere("nowhere") });
+    const troubled = vi.fn<NonNullable<Observer["troubled"]>>();
+    observed.observe({ troubled });
+    await delivered(observed);
+    expect(troubled.mock.calls).toMatchObject([[{ code: "3D000" }]]);
+    const receipts: Receipt[] = [];
+    await delivered(create({ database: elsewhere("nowhere") }), (receipt) => receipts.push(receipt));
+    expect(receipts).toMatchObject([{ outcome: "error", code: "internal", error: "3D000" }]);
+    expect(said).toEqual([]);
+  });
+
+  it("what is the sender's fault is no trouble of ours", async () => {
+    const once = create({ database: database().url });
+    const receipts: Receipt[] = [];
+    const billing = once.source(stripe({ secrets: SECRET }), { log: (receipt) => receipts.push(receipt) });
+    const troubled = vi.fn<NonNullable<Observer["troubled"]>>();
+    once.observe({ troubled });
+    await billing.receive({ method: "POST", body: Buffer.from("{}"), header: () => undefined });
+    expect(receipts).toMatchObject([{ status: 400, code: "signature_missing" }]);
+    expect(receipts[0]).not.toHaveProperty("error");
+    expect(troubled).not.toHaveBeenCalled();
+  });
+});
