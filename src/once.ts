@@ -123,9 +123,11 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
     ...rest,
     onRan(task, ran, ms) {
       quietly(() => rest.onRan?.(task, ran, ms), onError);
-      if (observers.length === 0) return;
+      const told = audience(rest.onRan);
+      // Most attempts go well, and standard error is told of the others alone.
+      if (told.length === 0 || (told === unobserved && ran.outcome === "done")) return;
       const attempted = attemptedOf(task, ran, ms);
-      for (const observer of observers) quietly(() => observer.attempted?.(attempted), onError);
+      for (const observer of told) quietly(() => observer.attempted?.(attempted), onError);
     },
     onError,
   });
@@ -141,9 +143,10 @@ export function createOnce<Tx = PgClient>(options: OnceOptions<Tx> = {}): Once<T
         ...sourceOptions,
         log(receipt: Receipt, error?: unknown) {
           quietly(() => sourceOptions?.log?.(receipt));
-          for (const observer of observers) quietly(() => observer.received?.(receipt));
+          const told = audience(sourceOptions?.log);
+          for (const observer of told) quietly(() => observer.received?.(receipt));
           if (error === undefined) return;
-          for (const observer of audience(sourceOptions?.log)) quietly(() => observer.troubled?.(error));
+          for (const observer of told) quietly(() => observer.troubled?.(error));
         },
       });
       connected.push(source);

@@ -1,4 +1,5 @@
-import { causeOf, type Observer } from "./observe.ts";
+import { type Attempted, causeOf, type Observer } from "./observe.ts";
+import type { Receipt } from "./receive/receiver.ts";
 import { plain } from "./terminal.ts";
 
 /** After so long the same trouble is worth another line: it may be another outage. */
@@ -13,6 +14,17 @@ const mostCauses = 100;
 export class Unobserved implements Observer {
   readonly #said = new Map<string, number>();
 
+  /** What ran for a sender who waits is told of by its receipt alone. */
+  received({ outcome, scope = "", key = "" }: Receipt): void {
+    if (outcome === "failed") say(`${scope} ${key}: the handler failed; ${lookAt(key)}`);
+  }
+
+  attempted({ scope, key, attempt, outcome, state, error = "Error" }: Attempted): void {
+    if (outcome !== "failed") return;
+    const end = state === "waiting" ? "" : `, and the task is ${state}`;
+    say(`${scope} ${key}: attempt ${attempt} failed (${error})${end}; ${lookAt(key)}`);
+  }
+
   /** A database that is away troubles every request and every poll: once for a cause is enough. */
   troubled(error: unknown): void {
     const cause = causeOf(error);
@@ -22,6 +34,12 @@ export class Unobserved implements Observer {
     this.#said.set(cause, now);
     say(cause);
   }
+}
+
+/** The command that tells the reason, as a shell takes it. */
+function lookAt(key: string): string {
+  const word = /^[\w:.@/-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
+  return `see: onceward show ${word}`;
 }
 
 function say(line: string): void {

@@ -78,6 +78,45 @@ describeWith("newest", "where nobody observes", (database) => {
     expect(said).toEqual([]);
   });
 
+  it("a failed attempt is told on standard error, without the words of its error", async () => {
+    const once = create({ database: database().url });
+    const fail = (): never => {
+      throw new TypeError("no account of ada@example.com");
+    };
+    const mail = once.job("mail", { maxAttempts: 1 }, fail);
+    const slow = once.job("slow", fail);
+    await once.start();
+    await once.enqueue(mail, 1, { key: "ada's" });
+    await once.enqueue(slow, 1, { key: "in_1" });
+    await expect
+      .poll(() => said.toSorted())
+      .toEqual([
+        "onceward: job/mail ada's: attempt 1 failed (TypeError), and the task is dead; see: onceward show 'ada'\\''s'",
+        "onceward: job/slow in_1: attempt 1 failed (TypeError); see: onceward show in_1",
+      ]);
+  });
+
+  it("so is a handler that failed while its sender waited", async () => {
+    const once = create({ database: database().url });
+    once.source(stripe({ secrets: SECRET })).on("invoice.paid", () => {
+      throw new Error("no account of ada@example.com");
+    });
+    expect(await delivered(once)).toMatchObject({ status: 500 });
+    expect(said).toEqual(["onceward: stripe evt_1: the handler failed; see: onceward show evt_1"]);
+  });
+
+  it("and nothing where somebody is told", async () => {
+    const ran: string[] = [];
+    const once = create({ database: database().url, onRan: (_, { outcome }) => ran.push(outcome) });
+    const job = once.job("told", { maxAttempts: 1 }, () => {
+      throw new Error("no");
+    });
+    await once.start();
+    await once.enqueue(job, 1);
+    await expect.poll(() => ran).toEqual(["failed"]);
+    expect(said).toEqual([]);
+  });
+
   it("what is the sender's fault is no trouble of ours", async () => {
     const once = create({ database: database().url });
     const receipts: Receipt[] = [];

@@ -91,7 +91,7 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
   });
 
   it("show parts that work", async () => {
-    expect(programs).toHaveLength(4);
+    expect(programs).toHaveLength(5);
     const file = join(folder, "parts.ts");
     const parts = programs
       .slice(1)
@@ -100,7 +100,7 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
           `export function part${i}({ once, billing, stripe, secrets, handler, client }) {\n${part}}\n`,
       );
     writeFileSync(file, parts.join("\n"));
-    const { part0, part1, part2 } = (await import(file)) as Record<string, (tools: object) => void>;
+    const { part0, part1, part2, part3 } = (await import(file)) as Record<string, (tools: object) => void>;
     await client.query("create table subscription (id text primary key, status text)");
     const open = () => {
       const once = createOnce({ database: database().url });
@@ -127,6 +127,15 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
     expect((await client.query("select * from subscription")).rows).toEqual([
       { id: "sub_1", status: "past_due" },
     ]);
+    part3!(working);
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    const refused = await billing.receive({
+      method: "POST",
+      body: Buffer.from("{}"),
+      header: () => undefined,
+    });
+    expect([refused.status, warn.mock.calls]).toEqual([400, []]);
+    warn.mockRestore();
     await Promise.all([receiving, working].map(({ once }) => once.stop()));
   });
 });
