@@ -21,8 +21,9 @@ export interface Opened {
 }
 
 /**
- * The one way to a ledger for commands: the configuration that was named or is in this folder, else the database that
- * was named, DATABASE_URL, or the embedded one of this folder. A command never migrates: it says what is missing.
+ * The one way to a ledger for commands: the configuration or the database that was named, else the configuration in
+ * this folder, DATABASE_URL, or the embedded database of this folder. A command never migrates, but for the one that is
+ * there for it: it says what is missing.
  */
 export async function openLedger(options: OpenOptions): Promise<Opened> {
   const { once, config } = await findLedger(options);
@@ -36,8 +37,14 @@ export async function openLedger(options: OpenOptions): Promise<Opened> {
   return { once, config, close };
 }
 
-/** The same without looking at the schema, for a command that says itself what is wrong with it. */
-export async function findLedger(options: OpenOptions): Promise<Pick<Opened, "once" | "config">> {
+/**
+ * The same without looking at the schema, for a command that says itself what is wrong with it. `make`: where there is
+ * none, an embedded database is made.
+ */
+export async function findLedger(
+  options: OpenOptions,
+  { make = false }: { readonly make?: boolean } = {},
+): Promise<Pick<Opened, "once" | "config">> {
   const { config: target, database = process.env["DATABASE_URL"], schema } = options;
   if (target !== undefined && options.database !== undefined)
     throw new Failure("--config and --database exclude each other: a configuration names its own database.");
@@ -46,7 +53,7 @@ export async function findLedger(options: OpenOptions): Promise<Pick<Opened, "on
     const { config } = (await loadConfig(target)) as unknown as { config: Config<unknown> };
     return { once: config.once, config };
   }
-  if (database === undefined && !existsSync(`${folder}/db/data`)) {
+  if (database === undefined && !make && !existsSync(`${folder}/db/data`)) {
     throw new Failure(
       "There is no ledger here: neither an onceward.config.ts (name its folder with --config), nor DATABASE_URL, nor an embedded database in ./.onceward.",
     );

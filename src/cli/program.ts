@@ -35,12 +35,7 @@ export function makeProgram(): Command {
 
   program.addCommand(initCommand());
 
-  program
-    .command("migrate")
-    .description("bring the ledger's schema in a database up to date")
-    .option("--database <url>", "the database (DATABASE_URL, else the embedded one)")
-    .option("--schema <name>", "the ledger's schema", "onceward")
-    .action(migrateCommand);
+  program.addCommand(migrateCommand());
 
   program
     .command("sql")
