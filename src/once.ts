@@ -101,7 +101,8 @@ export interface Once<Tx = PgClient> {
 export interface OnceOptions<Tx> extends EngineOptions {
   /**
    * A URL (postgres://…), a pg.Pool, a `sql` of postgres.js, a PGlite instance, or what drizzleDatabase,
-   * kyselyDatabase or prismaDatabase returns. Left out: an embedded Postgres in ./.onceward/db.
+   * kyselyDatabase or prismaDatabase returns. `"embedded"`: an embedded Postgres in ./.onceward/db; left out, the same,
+   * but not in production (NODE_ENV=production, AWS Lambda, Vercel), where that is an error.
    */
   readonly database?: DatabaseInput<Tx> | string | undefined;
 }

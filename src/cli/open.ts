@@ -58,5 +58,6 @@ export async function findLedger(
       "There is no ledger here: neither an onceward.config.ts (name its folder with --config), nor DATABASE_URL, nor an embedded database in ./.onceward.",
     );
   }
-  return { once: createOnce({ database, schema, migrate: false }) as Once<unknown>, config: undefined };
+  const once = createOnce({ database: database ?? "embedded", schema, migrate: false });
+  return { once: once as Once<unknown>, config: undefined };
 }

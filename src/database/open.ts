@@ -11,14 +11,15 @@ import type { PostgresJs } from "./postgres-js.ts";
 export type DatabaseInput<Tx> = Database<Tx> | PgPool<Tx> | PostgresJs<Tx> | PGliteLike<Tx>;
 
 /**
- * Nothing: the embedded Postgres in ./.onceward/db. A connection URL, a `pg.Pool`, a `sql` of postgres.js or a
+ * Nothing, or "embedded": the embedded Postgres in ./.onceward/db. A connection URL, a `pg.Pool`, a `sql` of postgres.js or a
  * PGlite instance: through that driver. A Database, as every adapter makes one, is returned as it is.
  */
 export function openDatabase(input?: string): Database<PgClient>;
 export function openDatabase<Tx>(input: DatabaseInput<Tx>): Database<Tx>;
 export function openDatabase(input?: unknown): Database;
 export function openDatabase(input?: unknown): Database {
-  if (input === undefined) return embeddedDatabase();
+  if (input === undefined) return embeddedByDefault(process.env);
+  if (input === "embedded") return embeddedDatabase();
   if (typeof input === "string") return pgDatabase(checkUrl(input));
   const database = isDatabase(input) ? input : driverDatabase(input);
   if (database) return database;
@@ -26,8 +27,24 @@ export function openDatabase(input?: unknown): Database {
     "config_invalid",
     "`database` is none that Onceward knows. It takes a URL (postgres://…), a pg.Pool, a sql of postgres.js, a " +
       "PGlite instance, or what drizzleDatabase(db), kyselyDatabase(db) or prismaDatabase(prisma) returns; left " +
-      "out, an embedded Postgres." +
+      'out, or as "embedded", an embedded Postgres.' +
       hint(input),
+  );
+}
+
+/** Set where a process does not stay, or its disk does not: what was acknowledged there would be gone with it. */
+const productions = ["AWS_LAMBDA_FUNCTION_NAME", "VERCEL"];
+
+/** A variable that was forgotten must not become a database that nobody looks into. */
+function embeddedByDefault(env: NodeJS.ProcessEnv): Database<PgClient> {
+  // Next imports every route while it builds, where nothing is opened and settings may be unknown yet.
+  const building = env["NEXT_PHASE"] === "phase-production-build";
+  const sign = env["NODE_ENV"] === "production" ? "NODE_ENV" : productions.find((name) => env[name]);
+  if (sign === undefined || building) return embeddedDatabase();
+  throw new OncewardError(
+    "config_invalid",
+    `No \`database\` was given, and this is production (${sign}): is DATABASE_URL set? Events would be acknowledged ` +
+      'onto the local disk. Where that is wanted, say so: createOnce({ database: "embedded" }).',
   );
 }
 

@@ -5,7 +5,7 @@ import { drizzle as drizzlePostgresJs } from "drizzle-orm/postgres-js";
 import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
-import { describe, expect, expectTypeOf, it } from "vitest";
+import { describe, expect, expectTypeOf, it, vi } from "vitest";
 import type { Database } from "../../src/database/database.ts";
 import { drizzleDatabase } from "../../src/database/drizzle.ts";
 import { kyselyDatabase } from "../../src/database/kysely.ts";
@@ -22,6 +22,7 @@ const pglite = await createPglite();
 describe("openDatabase", () => {
   it.each([
     ["nothing", undefined, "embedded"],
+    ["the word", "embedded", "embedded"],
     ["a URL", "postgres://user:password@localhost:5432/name", "pg"],
     ["a URL with the longer scheme", "postgresql://localhost/name?sslmode=require", "pg"],
     ["a URL of a unix socket", "postgres:///name?host=/var/run/postgresql", "pg"],
@@ -63,6 +64,23 @@ describe("openDatabase", () => {
       expect(database.connections).toBe(connections);
     },
   );
+
+  it.each([
+    ["NODE_ENV", "production"],
+    ["AWS_LAMBDA_FUNCTION_NAME", "webhooks"],
+    ["VERCEL", "1"],
+  ])("opens no embedded database by default where %s=%s, only by its name", (name, value) => {
+    vi.stubEnv(name, value);
+    try {
+      expect(messageOf(() => openDatabase())).toMatch(/is DATABASE_URL set\?.*"embedded"/);
+      expect(openDatabase("embedded").name).toBe("embedded");
+      expect(openDatabase("postgres://localhost/name").name).toBe("pg");
+      vi.stubEnv("NEXT_PHASE", "phase-production-build");
+      expect(openDatabase().name).toBe("embedded");
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
 
   it("returns a Database as it is", () => {
     const database = openDatabase("postgres://localhost/name");
