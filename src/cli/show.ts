@@ -4,6 +4,7 @@ import { plain } from "../terminal.ts";
 import { ledgerCommand, withLedger, type LedgerOptions } from "./command.ts";
 import { locate, noSuchTask } from "./locate.ts";
 import { span, table, time } from "./output.ts";
+import { type WaitingStep, waitingSteps } from "./waiting.ts";
 
 interface ShowOptions extends LedgerOptions {
   readonly scope?: string;
@@ -11,7 +12,7 @@ interface ShowOptions extends LedgerOptions {
   readonly rows?: boolean;
 }
 
-type Told = Story & { readonly rows?: WrittenRows | null };
+type Told = Story & { readonly waits: readonly WaitingStep[]; readonly rows?: WrittenRows | null };
 
 /** `onceward show KEY`. */
 export function showCommand(): Command {
@@ -31,6 +32,7 @@ export function showCommand(): Command {
         for (const story of stories)
           told.push({
             ...(values ? story : withoutValues(story)),
+            waits: waitingSteps(story),
             ...(rows && { rows: await recovery.rowsOf(story) }),
           });
         out.answer(told, () => told.flatMap((story, i) => [...(i > 0 ? [""] : []), ...tell(story)]));
@@ -60,6 +62,13 @@ function tell(story: Told): string[] {
       table(
         ["step", "state", "attempt", "value"],
         story.steps.map((step) => [step.name, step.state, step.attempt, step.value]),
+      ),
+    ),
+    ...section(
+      "Waits in",
+      table(
+        ["step", "fingerprint"],
+        story.waits.map(({ step, fingerprint }) => [step, fingerprint]),
       ),
     ),
     ...section(

@@ -179,6 +179,26 @@ describeOnCall("newest", "commands", (bench) => {
     expect(last?.actor).toMatch(/.@./);
   });
 
+  it("signal: says what the task waits for where it waits for something else", async () => {
+    const { ledger } = bench().once.engine;
+    const refund = { scope: "job/refund", key: "refund 7", attempt: 1 };
+    await ledger.recordAndClaim(refund);
+    const value = JSON.stringify({ fingerprint: "f1", of: { name: "Ada" } });
+    await ledger.saveStep({ ...refund, name: "approved", state: "waiting", value });
+    const { stdout } = await onceward(on("show", "refund 7"));
+    expect(stdout).toMatch(/Waits in\n +step +fingerprint\n +approved +f1\n/);
+    expect(stdout).not.toContain("Ada");
+    expect(await onceward(on("signal", "refund 7", "aproved"))).toMatchObject({
+      code: 2,
+      stdout: "Kept for when refund 7 waits for aproved. Now it waits for approved.\n",
+    });
+    expect(await onceward(on("signal", "refund 7", "approved", "--fingerprint", "f1"))).toMatchObject({
+      code: 0,
+      stdout: "Sent; it goes on.\n",
+    });
+    expect((await onceward(on("signal", "evt_4", "approved"))).stdout).toContain("Now it waits for nothing.");
+  });
+
   it("signal: an approval by a person, whose first word counts", async () => {
     const signal = on("signal", "evt_3", "approved", "--actor", "ann");
     expect(await answerOf(signal)).toMatchObject({ key: "evt_3", outcome: "sent" });
