@@ -18,7 +18,9 @@ const page = readFileSync(join(root, "README.md"), "utf8");
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
   scripts: Record<string, string>;
   exports: Record<string, unknown>;
+  peerDependencies: Record<string, string>;
 };
+const peers = manifest.peerDependencies;
 const blocks = (language: string): string[] =>
   [...page.matchAll(new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``, "g"))].map((match) => match[1]!);
 const section = (heading: string): string => page.split(`\n## ${heading}`)[1]!.split("\n## ")[0]!;
@@ -57,6 +59,8 @@ describe("README.md", () => {
       for (const command of line.replace(/ #.*$/, "").split("&&")) {
         const words = command.trim().split(/\s+/);
         if (words[0] === "npx") check(words.slice(words.indexOf("onceward") + 1));
+        else if (words[1] === "install")
+          expect(Object.keys(peers)).toEqual(expect.arrayContaining(words.slice(3)));
         else if (words[1] !== "ci") {
           const script = words[1] === "run" ? words[2]! : words[1]!;
           expect(Object.keys(manifest.scripts)).toContain(script);
@@ -66,6 +70,16 @@ describe("README.md", () => {
       }
     }
     for (const [, name] of page.matchAll(/`onceward (\w+)/g)) check([name!]);
+  });
+
+  it("says of every optional package what it is for", () => {
+    const rows = section("Install")
+      .split("\n")
+      .filter((line) => line.startsWith("| `"));
+    const named = rows.flatMap((row) =>
+      [...row.split("|")[1]!.matchAll(/`([^`]+)`/g)].map(([, name]) => name!),
+    );
+    expect(named.toSorted()).toEqual(Object.keys(peers).toSorted());
   });
 
   it("names what can be imported", () => {
@@ -123,16 +137,7 @@ describeWith("newest", "the programs of README.md", (database) => {
         "export const close = () => db.end();",
       ),
     );
-    writeFileSync(
-      join(folder, "after.ts"),
-      frame(
-        `import { createOnce, type JobTools } from "onceward";
-         import { expressHandler } from "onceward/express";
-         import { stripe } from "onceward/stripe";`,
-        after!,
-        "export { once };",
-      ),
-    );
+    writeFileSync(join(folder, "after.ts"), frame("", after!, "export { once };"));
   });
   afterAll(async () => {
     await client?.end();
