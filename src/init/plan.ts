@@ -41,7 +41,7 @@ export function planFor(project: Project): Plan {
       "Set STRIPE_WEBHOOK_SECRET (Stripe Dashboard, Webhooks) and DATABASE_URL where the process starts.",
       `Make the ledger's tables: ${run} onceward migrate. Or print them for your own migrations: ${run} onceward sql.`,
       "Keep .onceward/ out of your repository: add it to .gitignore.",
-      `Look whether all is well: ${run} onceward doctor. Try it: ${run} onceward serve, then ${run} onceward storm.`,
+      `Look whether all is well: ${run} onceward doctor. Try it: ${run} onceward serve, then ${run} onceward trigger checkout.session.completed.`,
     ],
   };
 }

@@ -100,6 +100,23 @@ describe("what is wrong is said in one sentence", () => {
   });
 });
 
+describe("a storm", () => {
+  it("sends nothing to a server that does not tell what becomes of it", async () => {
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      asked.push(`${request.method} ${request.url?.split("?", 1)[0]}`);
+      response.writeHead(request.url === "/healthz" ? 200 : 404).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { code, stderr } = await onceward(["storm", "--url", url], { cwd });
+    server.closeAllConnections();
+    server.close();
+    expect(stderr).toMatch(/^onceward: The server does not tell what becomes of a storm/);
+    expect({ code, asked }).toEqual({ code: 1, asked: ["GET /healthz", "GET /storm"] });
+  });
+});
+
 describeWith("newest", "a port that is taken", (database) => {
   it("is said in one sentence", async () => {
     const taker = createServer();

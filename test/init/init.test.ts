@@ -275,7 +275,10 @@ describeWith("newest", "what onceward init has written", (database) => {
 describe("what onceward init has written, without a database", () => {
   it("is served by the command line, on the embedded one", async () => {
     const project = makeProject({ tsconfig: nodenext }, join(workspace(), "shop"));
-    expect(await onceward(["init", project, "--yes"])).toMatchObject({ code: 0 });
+    const written = await onceward(["init", project, "--yes"]);
+    expect(written.code).toBe(0);
+    const [, tryIt = ""] =
+      /Try it: npx onceward serve, then npx onceward (.+)\.$/m.exec(written.stdout) ?? [];
     const server = serve(project, { STRIPE_WEBHOOK_SECRET: SECRET });
     try {
       const url = await server.listening;
@@ -283,6 +286,8 @@ describe("what onceward init has written, without a database", () => {
       const headers = { "stripe-signature": signature(body) };
       const answer = await fetch(url, { method: "POST", body, headers });
       expect([answer.status, await answer.json()]).toEqual([200, { outcome: "accepted" }]);
+      const tried = [...tryIt.split(" "), "--url", new URL(url).origin];
+      expect(await onceward(tried, { STRIPE_WEBHOOK_SECRET: SECRET })).toMatchObject({ code: 0, stderr: "" });
     } finally {
       await server.stop();
     }

@@ -51,7 +51,7 @@ export async function settle(
 ): Promise<Verdict> {
   const until = Date.now() + patienceMs;
   for (;;) {
-    const effects = await ask(url);
+    const effects = await effectsAt(url);
     const verdict = judge(events, effects);
     if ((effects.unfinished === 0 && verdict.lost.length === 0) || Date.now() > until) return verdict;
     onWait(Math.max(effects.unfinished, verdict.lost.length));
@@ -59,11 +59,13 @@ export async function settle(
   }
 }
 
-async function ask(url: string): Promise<Effects> {
+/** What the server tells of a storm so far. Asked before anything is sent, it says whether it can. */
+export async function effectsAt(url: string): Promise<Effects> {
   const response = await fetch(url).catch(() => undefined);
   if (!response?.ok) {
     throw new Failure(
-      "The server does not tell what became of the storm: its configuration needs `effects` (see examples/store).",
+      "The server does not tell what becomes of a storm: its configuration needs `effects` (see examples/store), and " +
+        "it tells on loopback alone, outside of production. One event goes without: onceward trigger TYPE.",
     );
   }
   return (await response.json()) as Effects;

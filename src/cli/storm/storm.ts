@@ -3,7 +3,7 @@ import { Failure } from "../fail.ts";
 import { Progress } from "../progress.ts";
 import { developmentSecret } from "../settings.ts";
 import { stormEvent, type StormEvent } from "./events.ts";
-import { settle, type Verdict } from "./outcome.ts";
+import { effectsAt, settle, type Verdict } from "./outcome.ts";
 import { deliver, sender, stripeSigner } from "./sender.ts";
 import { Victim } from "./victim.ts";
 
@@ -38,7 +38,9 @@ export async function storm(options: StormOptions): Promise<void> {
   const progress = new Progress(deliveries.length);
   const answers = new Map<number, number>();
   const ended = new AbortController();
+  const told = `${base}/storm?tag=${tag}`;
   try {
+    await effectsAt(told);
     let next = 0;
     let done = 0;
     let killing: Promise<void> | undefined;
@@ -56,9 +58,7 @@ export async function storm(options: StormOptions): Promise<void> {
       }
     };
     await Promise.all(Array.from({ length: concurrency }, deliverAll));
-    const verdict = await settle(`${base}/storm?tag=${tag}`, events, (left) =>
-      progress.note(`waiting for ${left} to settle …`),
-    );
+    const verdict = await settle(told, events, (left) => progress.note(`waiting for ${left} to settle …`));
     progress.end();
     report(
       { deliveries: deliveries.length, answers, verdict, kills: victim?.kills, givenUp: givenUp.size },
