@@ -2,6 +2,7 @@ import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { judgeEnvironment } from "../doctor/environment.ts";
 import { type Finding, Findings } from "../doctor/finding.ts";
+import { judgeMaking, judgeRefusal } from "../doctor/refusal.ts";
 import { stripeAccess } from "../doctor/stripe-endpoints.ts";
 import { messageOf, OncewardError } from "../errors.ts";
 import { checkSchema } from "../ledger/migrate.ts";
@@ -42,8 +43,9 @@ async function examined(options: LedgerOptions): Promise<Finding[]> {
   });
   if (!opened) return [...findings, ...about.all];
   const { once, config } = opened;
+  const { schema } = once.engine.ledger;
   try {
-    await checkSchema(once.database, { schema: once.engine.ledger.schema });
+    await checkSchema(once.database, { schema });
     const found = await once.recovery.doctor({
       folder: config && folderOf(options.config),
       url: once.database.name === "pg" ? (options.database ?? env["DATABASE_URL"]) : undefined,
@@ -51,9 +53,12 @@ async function examined(options: LedgerOptions): Promise<Finding[]> {
     });
     return [...findings, ...found];
   } catch (error) {
+    const refused = await judgeRefusal(once.database, schema, error);
+    if (refused) return [...findings, ...refused];
     if (!(error instanceof OncewardError)) throw error;
     ledger.wrong(error.code, error.message, todoFor(error));
-    return [...findings, ...ledger.all];
+    const making = error.code === "schema_missing" ? await judgeMaking(once.database) : [];
+    return [...findings, ...ledger.all, ...making];
   } finally {
     await once.stop({ graceMs: 0 }).catch(() => undefined);
   }

@@ -1,6 +1,7 @@
 /** Is this database fit for a ledger, and is the ledger whole? */
 import type { Examination } from "./examination.ts";
 import { type Finding, Findings } from "./finding.ts";
+import { grantsFor } from "./refusal.ts";
 
 /** Below it nothing is tested. */
 const oldestVersion = 150_000;
@@ -16,6 +17,9 @@ export interface DatabaseFacts extends Examination {
   readonly skewMs: number;
   /** The embedded one, where a power cut is nobody's concern. */
   readonly embedded: boolean;
+  /** Who asks, and for which schema. */
+  readonly role: string;
+  readonly schema: string;
 }
 
 export function judgeDatabase(facts: DatabaseFacts): Finding[] {
@@ -142,7 +146,8 @@ function judgeUpkeep(
     );
 }
 
-function judgeLedger({ missing, denied, open_to_public: open }: DatabaseFacts): Finding[] {
+function judgeLedger(facts: DatabaseFacts): Finding[] {
+  const { missing, denied, open_to_public: open } = facts;
   const about = new Findings("ledger");
   if (missing.length > 0)
     about.wrong(
@@ -154,7 +159,7 @@ function judgeLedger({ missing, denied, open_to_public: open }: DatabaseFacts): 
     about.wrong(
       "privileges",
       `This role may not ${listed(denied)}.`,
-      "As the owner: grant usage on schema onceward to …; grant select, insert, update, delete on all tables in schema onceward to …; grant execute on all routines in schema onceward to …",
+      `As the owner: ${grantsFor(facts.schema, facts.role)}`,
     );
   if (open.length > 0)
     about.wrong(

@@ -4,6 +4,7 @@ import { judgeDatabase } from "./database.ts";
 import type { Finding } from "./finding.ts";
 import { judgePooler, poolerMode } from "./pooler.ts";
 import { judgeProofs } from "./proofs.ts";
+import { whoAmI } from "./refusal.ts";
 import { examineEndpoints, type StripeAccess } from "./stripe-endpoints.ts";
 import { judgeTasks } from "./tasks.ts";
 
@@ -22,6 +23,8 @@ export async function examineAll(
   { folder, url, stripe }: DoctorRequest = {},
 ): Promise<Finding[]> {
   const facts = await examine(engine);
+  const { role } = await whoAmI(engine.database);
+  const { schema } = engine.ledger;
   const embedded = ["embedded", "pglite"].includes(engine.database.name);
   const configured = sources.size > 0 || folder !== undefined;
   const runsHere = configured ? (scope: string) => engine.laneOf(scope) !== undefined : undefined;
@@ -30,7 +33,7 @@ export async function examineAll(
   );
   const billing = sources.get("stripe");
   return [
-    ...judgeDatabase({ ...facts, embedded }),
+    ...judgeDatabase({ ...facts, embedded, role, schema }),
     ...(url === undefined ? [] : judgePooler(await poolerMode(url))),
     ...judgeTasks(await engine.ledger.verbs.stats(), facts.workers, runsHere),
     ...(folder === undefined ? [] : judgeProofs(handlers, folder)),

@@ -137,6 +137,35 @@ describeWith("newest", "the doctor, on a real server", (fresh: () => FreshDataba
     }
   });
 
+  it("as a command: says which grants a role lacks that may nothing, and they suffice", async () => {
+    const role = `poor_${process.pid}`;
+    await query(`create role "${role}" login`);
+    const url = new URL(fresh().url);
+    url.username = role;
+    url.password = "";
+    const found = async (...args: string[]): Promise<Finding[]> =>
+      (JSON.parse((await doctor(["--database", url.href, "--json", ...args])).out) as { findings: Finding[] })
+        .findings;
+    try {
+      const [lacking] = await found();
+      expect(lacking).toMatchObject({
+        code: "privileges",
+        what: `The role ${role} may not use the schema onceward.`,
+      });
+      await query(lacking!.todo.replace(/^As its owner: /, ""));
+      expect(wrongOf(await found())).toEqual([]);
+      const [, making] = await found("--schema", "another");
+      expect(making?.todo).toMatch(new RegExp(`grant create on database ".+" to "${role}";$`));
+    } finally {
+      await query(`drop owned by "${role}"`);
+      await query(`drop role "${role}"`);
+    }
+    url.pathname = "/nowhere";
+    url.username = new URL(fresh().url).username;
+    url.password = new URL(fresh().url).password;
+    expect(await found()).toMatchObject([{ about: "database", code: "refused" }]);
+  });
+
   it("as a command: exit code 2 for what is wrong, with what to do; 0 when all is well", async () => {
     const url = fresh().url;
     const well = await doctor(["--database", url, "--json"]);

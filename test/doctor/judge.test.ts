@@ -32,6 +32,8 @@ const healthy: DatabaseFacts = {
   oldest_transaction_ms: null,
   missing: [],
   denied: [],
+  role: "app",
+  schema: "onceward",
   open_to_public: [],
   tables: [{ name: "task", live: 100_000, dead: 5_000, bytes: 1, autovacuum: true }],
   workers: [],
