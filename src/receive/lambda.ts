@@ -4,13 +4,13 @@ import type { Answer, Receiver } from "./delivery.ts";
 /** What function URLs, API Gateway (payload 1.0 and 2.0) and load balancers call a function with. */
 export interface LambdaEvent {
   /** API Gateway 1.0 and load balancers. */
-  readonly httpMethod?: string;
-  /** Function URLs and API Gateway 2.0. */
-  readonly requestContext?: { readonly http?: { readonly method?: string } };
-  readonly headers?: Readonly<Record<string, string | undefined>> | null;
-  readonly multiValueHeaders?: Readonly<Record<string, readonly string[] | undefined>> | null;
-  readonly body?: string | null;
-  readonly isBase64Encoded?: boolean;
+  readonly httpMethod?: string | undefined;
+  /** Function URLs and API Gateway 2.0 have `http.method` in it; the others' has nothing in common with that. */
+  readonly requestContext?: unknown;
+  readonly headers?: Readonly<Record<string, string | undefined>> | null | undefined;
+  readonly multiValueHeaders?: Readonly<Record<string, readonly string[] | undefined>> | null | undefined;
+  readonly body?: string | null | undefined;
+  readonly isBase64Encoded?: boolean | undefined;
 }
 
 export interface LambdaResult {
@@ -43,8 +43,12 @@ async function receiveEvent(receiver: Receiver, event: LambdaEvent): Promise<Ans
   const encoding = event.isBase64Encoded ? "base64" : "utf8";
   if (Buffer.byteLength(body, encoding) > receiver.maxBytes) return tooLarge;
   const bytes = body === "" ? noBytes : Buffer.from(body, encoding);
-  const method = event.requestContext?.http?.method ?? event.httpMethod ?? "";
-  return answerTo(receiver, deliveryOf(method, headersOf(event), bytes));
+  return answerTo(receiver, deliveryOf(methodOf(event), headersOf(event), bytes));
+}
+
+function methodOf({ requestContext, httpMethod }: LambdaEvent): string {
+  const context = requestContext as { readonly http?: { readonly method?: string } } | null | undefined;
+  return context?.http?.method ?? httpMethod ?? "";
 }
 
 /** By lower-case name; `multiValueHeaders` has all values where `headers` has the last. */

@@ -115,3 +115,54 @@ it("counts bytes, not characters", async () => {
   expect((await handle(base64(maxBytes + 1))).statusCode).toBe(413);
   expect(receiver.received.map(({ body }) => body.length)).toEqual([maxBytes, maxBytes]);
 });
+
+/** The shapes of @types/aws-lambda, as far as they matter: interfaces, whose contexts have nothing in common. */
+interface ProxyContext {
+  accountId: string;
+  httpMethod: string;
+  authorizer: Record<string, unknown> | null | undefined;
+}
+interface ProxyEvent {
+  body: string | null;
+  headers: { [name: string]: string | undefined };
+  multiValueHeaders: { [name: string]: string[] | undefined };
+  httpMethod: string;
+  isBase64Encoded: boolean;
+  path: string;
+  requestContext: ProxyContext;
+}
+interface BalancerEvent {
+  requestContext: { elb: { targetGroupArn: string } };
+  httpMethod: string;
+  headers?: { [name: string]: string | undefined } | undefined;
+  multiValueHeaders?: { [name: string]: string[] | undefined } | undefined;
+  body: string | null;
+  isBase64Encoded: boolean;
+}
+interface UrlEvent {
+  version: string;
+  headers: { [name: string]: string | undefined };
+  requestContext: { accountId: string; http: { method: string; path: string } };
+  body?: string | undefined;
+  isBase64Encoded: boolean;
+}
+interface ProxyResult {
+  statusCode: number;
+  headers?: { [name: string]: boolean | number | string } | undefined;
+  multiValueHeaders?: { [name: string]: (boolean | number | string)[] } | undefined;
+  body: string;
+  isBase64Encoded?: boolean | undefined;
+}
+type Handle<Event> = (
+  event: Event,
+  context: object,
+  callback: (error?: Error | string | null, result?: ProxyResult) => void,
+) => void | Promise<ProxyResult>;
+
+it("is a handler of every front's own type", async () => {
+  // The compiler checks these.
+  const proxy: Handle<ProxyEvent> = lambdaHandler(echo());
+  const balancer: Handle<BalancerEvent> = lambdaHandler(echo());
+  const url: Handle<UrlEvent> = lambdaHandler(echo());
+  expect([proxy, balancer, url].map((handle) => typeof handle)).toEqual(Array(3).fill("function"));
+});
