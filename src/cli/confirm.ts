@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline/promises";
-import { Failure } from "./fail.ts";
+import { Failure, Interrupted } from "./fail.ts";
 
 /** More tasks than a person has looked at one by one. */
 export const large = 100;
@@ -14,7 +14,10 @@ export async function confirm(what: string, options: { readonly yes?: boolean | 
     throw new Failure(`${what} Nothing was changed: say --yes to do it where nobody can be asked.`);
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await terminal.question(`${what} Go on? [y/N] `);
+    const answer = await terminal.question(`${what} Go on? [y/N] `).catch((error: unknown) => {
+      process.stderr.write("\n");
+      throw new Interrupted(undefined, { cause: error });
+    });
     if (!/^y(es)?$/i.test(answer.trim())) throw new Failure("Nothing was changed.");
   } finally {
     terminal.close();
