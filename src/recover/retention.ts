@@ -82,7 +82,7 @@ export function pruneRules(retention: Retention = {}, only?: string): PruneRule[
       throw new OncewardError(
         "value_invalid",
         `retention: ${what} younger than 35 days are needed to recognise what a sender still repeats (Stripe: 30 days). ` +
-          "Keep them longer, or say `override: true` if you know that nothing is sent again.",
+          "Keep them longer, or say `override: true` (as a command: --override) if you know that nothing is sent again.",
       );
     }
   }

@@ -80,6 +80,7 @@ describeWith("newest", "onceward prune", (fresh) => {
       code: 0,
       stdout: "Nothing is old enough to go.\n",
     });
+    expect((await onceward(on("--keys", "1 day"))).stderr).toContain("(as a command: --override)");
     const done = await onceward(on("--keys", "1 day", "--override", "--json"));
     expect(JSON.parse(done.stdout)).toMatchObject({ dry_run: false, keys: 2 });
     expect(await onceward(on())).toMatchObject({ stdout: "Nothing is old enough to go.\n" });
