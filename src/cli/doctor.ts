@@ -7,6 +7,7 @@ import { stripeAccess } from "../doctor/stripe-endpoints.ts";
 import { messageOf, OncewardError } from "../errors.ts";
 import { checkSchema } from "../ledger/migrate.ts";
 import { plain } from "../terminal.ts";
+import { withAddress } from "./address.ts";
 import { ledgerCommand, type LedgerOptions } from "./command.ts";
 import { configIn } from "./config.ts";
 import { foundSomething } from "./fail.ts";
@@ -42,7 +43,7 @@ async function examined(options: LedgerOptions): Promise<Finding[]> {
     about.wrong("configuration", messageOf(error), "Mend it, and run this command again.");
   });
   if (!opened) return [...findings, ...about.all];
-  const { once, config } = opened;
+  const { once, config, url } = opened;
   const { schema } = once.engine.ledger;
   try {
     await checkSchema(once.database, { schema });
@@ -52,7 +53,8 @@ async function examined(options: LedgerOptions): Promise<Finding[]> {
       stripe: stripeAccess(env),
     });
     return [...findings, ...found];
-  } catch (error) {
+  } catch (thrown) {
+    const error = withAddress(thrown, url);
     const refused = await judgeRefusal(once.database, schema, error);
     if (refused) return [...findings, ...refused];
     if (!(error instanceof OncewardError)) throw error;

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { Queryable } from "../database/database.ts";
 import { migrate, migrationSql } from "../ledger/migrate.ts";
 import { plain } from "../terminal.ts";
+import { withAddress } from "./address.ts";
 import { ledgerCommand, type LedgerOptions } from "./command.ts";
 import { findLedger } from "./open.ts";
 import { Output } from "./output.ts";
@@ -10,7 +11,7 @@ import { Output } from "./output.ts";
 export function migrateCommand(): Command {
   return ledgerCommand("migrate", "bring the ledger's schema in a database up to date").action(
     async (options: LedgerOptions) => {
-      const { once } = await findLedger(options, { make: true });
+      const { once, url } = await findLedger(options, { make: true });
       try {
         const { schema } = once.engine.ledger;
         const { applied } = await migrate(once.database, { schema });
@@ -21,6 +22,8 @@ export function migrateCommand(): Command {
             ? `The ledger ${where} is up to date.`
             : `Applied migrations ${applied.join(", ")} to the ledger ${where}.`,
         );
+      } catch (error) {
+        throw withAddress(error, url);
       } finally {
         await once.stop({ graceMs: 0 });
       }

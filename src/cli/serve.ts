@@ -1,4 +1,5 @@
 import type { Server } from "node:http";
+import { withAddress } from "./address.ts";
 import { loadConfig } from "./config.ts";
 import { Log } from "./log.ts";
 import { Metrics } from "./metrics.ts";
@@ -43,7 +44,7 @@ export async function serve(
     log.say("ready", { database: once.database.name, health: `${base}/healthz` });
   } catch (error) {
     await once.stop({ graceMs: 0 }).catch(() => undefined);
-    throw error;
+    throw withAddress(error);
   }
 }
 
