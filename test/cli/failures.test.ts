@@ -105,20 +105,38 @@ describe("what is wrong is said in one sentence", () => {
   });
 });
 
-describe("a storm", () => {
-  it("sends nothing to a server that does not tell what becomes of it", async () => {
+describe("a server that", () => {
+  /** What a command says of a server, and what the server was asked. */
+  async function against(args: readonly string[], answer: (path: string) => [number, string]) {
     const asked: string[] = [];
     const server = createServer((request, response) => {
-      asked.push(`${request.method} ${request.url?.split("?", 1)[0]}`);
-      response.writeHead(request.url === "/healthz" ? 200 : 404).end();
+      const path = request.url?.split("?", 1)[0] ?? "";
+      asked.push(`${request.method} ${path}`);
+      const [status, body] = path === "/healthz" ? [200, "{}"] : answer(path);
+      response.writeHead(status, { connection: "close" }).end(body);
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const { code, stderr } = await onceward(["storm", "--url", url], { cwd });
+    const said = await onceward([...args, "--url", url], { cwd });
     server.closeAllConnections();
     server.close();
+    return { ...said, asked };
+  }
+
+  it("does not tell what becomes of a storm is sent none", async () => {
+    const { code, stderr, asked } = await against(["storm"], () => [404, ""]);
     expect(stderr).toMatch(/^onceward: The server does not tell what becomes of a storm/);
     expect({ code, asked }).toEqual({ code: 1, asked: ["GET /healthz", "GET /storm"] });
+  });
+
+  it("has another secret is told by its answer, and by what to do", async () => {
+    const { code, stdout, stderr } = await against(["trigger", "invoice.paid"], () => [
+      400,
+      '{"error":{"code":"signature_mismatch","message":"…"}}',
+    ]);
+    expect(stdout).toMatch(/: 400 signature_mismatch\n$/);
+    expect(stderr).toMatch(/^onceward: The server did not take it\. It has another STRIPE_WEBHOOK_SECRET/);
+    expect(code).toBe(1);
   });
 });
 

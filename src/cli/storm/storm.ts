@@ -4,7 +4,7 @@ import { Progress } from "../progress.ts";
 import { developmentSecret } from "../settings.ts";
 import { stormEvent, type StormEvent } from "./events.ts";
 import { effectsAt, settle, type Verdict } from "./outcome.ts";
-import { deliver, sender, stripeSigner } from "./sender.ts";
+import { deliver, hintAt, sender, stripeSigner } from "./sender.ts";
 import { Victim } from "./victim.ts";
 
 export interface StormOptions {
@@ -76,11 +76,11 @@ export async function trigger(type: string, options: { url: string }): Promise<v
   const event = stormEvent(type, `trigger${randomBytes(4).toString("hex")}`, 1);
   const base = await reachable(options.url);
   const send = sender(() => `${base}/webhooks/stripe`, await stripeSigner(secret()), 1);
-  const status = await send(event);
+  const { status, code } = await send(event);
   send.close();
   if (status === 0) throw new Failure(`The server at ${base} did not answer: look at its log.`);
-  console.log(`${event.type} ${event.id} about ${event.objectId}: ${status}`);
-  if (status >= 300) process.exitCode = 1;
+  console.log(`${event.type} ${event.id} about ${event.objectId}: ${status}${code ? ` ${code}` : ""}`);
+  if (status >= 300) throw new Failure(`The server did not take it. ${hintAt(code)}`.trim());
 }
 
 /** The address without a slash at its end, of a server that answers. */
