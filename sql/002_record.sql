@@ -186,6 +186,7 @@ declare
   claimable bigint[];
   place bigint;
   claim jsonb;
+  claims jsonb[] := array_fill(null::jsonb, array[cardinality(keys)]);
 begin
   select jsonb_agg(
       case
@@ -234,9 +235,11 @@ begin
     foreach place in array claimable loop
       claim := onceward.claim(scopes[place], keys[place], lease, worker);
       if claim ->> 'outcome' = 'claimed' then
-        answers := jsonb_set(answers, array[(place - 1)::text], claim);
+        claims[place] := claim; -- put together below: to set one in a long answer copies it, payloads and all
       end if;
     end loop;
+    select jsonb_agg(coalesce(claims[a.i], a.answer) order by a.i) into answers
+    from jsonb_array_elements(answers) with ordinality as a(answer, i);
   end if;
   return answers;
 end

@@ -173,6 +173,25 @@ for (const which of ["newest", "oldest"] as const) {
       }
     });
 
+    it("to claim what is known cost the same for each of a large batch as of a small one", async () => {
+      const unwatched = new Verbs(database, "onceward");
+      const took = async (size: number): Promise<number> => {
+        const tasks = Array.from({ length: size }, (_, i) => ({
+          scope: "known",
+          key: `${size} ${i}`,
+          body: "x".repeat(1000),
+        }));
+        await unwatched.record(tasks);
+        const start = performance.now();
+        const answers = await unwatched.record(tasks, lease);
+        const ms = performance.now() - start;
+        expect(answers.filter(({ outcome }) => outcome === "claimed")).toHaveLength(size);
+        return ms / size;
+      };
+      const small = await took(200);
+      expect(await took(3_200)).toBeLessThan(small * 4); // and not 16 times as much
+    });
+
     it("do not grow with tasks that were finished a moment ago and not yet vacuumed away", async () => {
       const scope = "churn";
       const round = async (): Promise<Report> => {
