@@ -47,7 +47,10 @@ class Task:
         self.db.autocommit = False
         try:
             with self.db, self.db.cursor() as cursor:
-                return self.step(name, lambda key: run(cursor))
+                value = run(cursor)
+                if self.tell("step_save", name, "done", to_json(value)) == "kept":
+                    raise RuntimeError(f"{name} was committed before; the next attempt goes on after it")
+                return value
         finally:
             self.db.autocommit = True
 

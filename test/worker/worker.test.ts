@@ -436,8 +436,8 @@ describeWith("newest", "the worker", (database) => {
       begun.open();
       await goOn.promise;
     };
-    const made = await start([lane("for ever", work)], { pollMs: Infinity });
-    await made.engine.offer({ scope: "for ever", key: "1" });
+    const made = await start([lane("forever", work)], { pollMs: Infinity });
+    await made.engine.offer({ scope: "forever", key: "1" });
     await begun.promise;
     const claims = made.watch.count("claim_due_rows");
     const stopped = made.engine.stop({ graceMs: Infinity });
