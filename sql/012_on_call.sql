@@ -40,8 +40,9 @@ begin
     'strpos(t.key, ' || quote_literal(filter ->> 'contains') || ') > 0',
     'strpos(lower(t.reason), lower(' || quote_literal(filter ->> 'error') || ')) > 0',
     't.cause = ' || quote_literal(filter ->> 'cause'),
-    't.created_at >= ' || quote_literal((filter ->> 'since')::timestamptz),
-    't.created_at < ' || quote_literal((filter ->> 'until')::timestamptz));
+    -- As JSON writes a time: as text of the session's own DateStyle it can read as another one.
+    't.created_at >= ' || quote_literal(to_json((filter ->> 'since')::timestamptz) #>> '{}'),
+    't.created_at < ' || quote_literal(to_json((filter ->> 'until')::timestamptz) #>> '{}'));
 end
 $fn$;
 

@@ -10,7 +10,7 @@ create function onceward.replayable(run jsonb) returns text
   language sql stable
   as $fn$
     select onceward.conditions(run -> 'filter')
-      || ' and coalesce(t.finished_at, t.started_at) <= ' || quote_literal((run ->> 'begun_at')::timestamptz)
+      || ' and coalesce(t.finished_at, t.started_at) <= ' || quote_literal(run ->> 'begun_at')
       || ' and exists (select from onceward.payload p where p.scope = t.scope and p.key = t.key)'
       -- What came under a known id with other content is for a person to look at; and who runs an event again
       -- runs the parts of its handlers with it. Both can be named by their scope.

@@ -1,4 +1,4 @@
-/** Functions and operators in a schema of the search_path that fit a call of ours better than the server's own would win. */
+/** What sessions, roles and databases may set, and what the ledger makes of it. */
 import { expect, it } from "vitest";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
@@ -6,6 +6,7 @@ import { Verbs } from "../../src/ledger/verbs.ts";
 import { describeWith } from "../support/postgres.ts";
 import { minute } from "./support.ts";
 
+/** Those of a schema in the search_path that fit a call of ours better than the server's own would win. */
 const functions = [
   "hashtextextended(text, integer)",
   "quote_ident(name)",
@@ -27,6 +28,32 @@ const operators = [
   ["=", "oid", "integer"],
   ["||", "text", "name"],
 ] as const;
+
+for (const which of ["newest", "oldest"] as const) {
+  describeWith(which, `DateStyle (${which} Postgres)`, (fresh) => {
+    it("does not change what a filter by time finds", async () => {
+      const database = pgDatabase(fresh().url, { max: 1 });
+      try {
+        await migrate(database);
+        await database.query("select set_config('datestyle', 'SQL, DMY', false)");
+        // An hour east of Greenwich, as once in Ireland. Before Postgres 18 "IST" is read as two hours east.
+        await database.query("select set_config('timezone', 'IST-1', false)");
+        const verbs = new Verbs(database, "onceward");
+        await verbs.record([{ scope: "s", key: "k" }], { leaseMs: minute, worker: "w" });
+        await verbs.fail([{ scope: "s", key: "k", attempt: 1, reason: "x", retry: "never" }]);
+        const ago = (ms: number): string => new Date(Date.now() - ms).toISOString();
+        const find = (filter: object): Promise<unknown[]> => verbs.call("find", [JSON.stringify(filter)]);
+        expect(await find({ since: ago(minute), until: ago(-minute) })).toHaveLength(1);
+        expect(await find({ until: ago(minute) })).toEqual([]);
+        expect(await verbs.call("replay_count", ['{"states": ["dead"]}'])).toBe(1);
+        await verbs.call("replay_begin", ["r", '{"states": ["dead"]}']);
+        expect(await verbs.call("replay_next", ["r"])).toMatchObject({ replayed: 1, ended: true });
+      } finally {
+        await database.close();
+      }
+    });
+  });
+}
 
 describeWith("newest", "the search_path", (fresh) => {
   it("lets nobody slip a function of his own into ours", async () => {
