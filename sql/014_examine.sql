@@ -23,7 +23,7 @@ create function onceward.examine(
       'encoding', current_setting('server_encoding'),
       'settings', (select jsonb_object_agg(s.name, s.setting) from pg_catalog.pg_settings s where s.name in ('fsync',
         'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'autovacuum', 'track_counts',
-        'max_connections')),
+        'max_connections', 'default_transaction_isolation')),
       'connections', (select count(*) from pg_catalog.pg_stat_activity a where a.backend_type = 'client backend'),
       'standbys', (select count(*) from pg_catalog.pg_stat_replication),
       'oldest_transaction_ms', (select round(extract(epoch from clock_timestamp() - min(a.xact_start)) * 1000.0)

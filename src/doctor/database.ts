@@ -43,6 +43,15 @@ export function judgeDatabase(facts: DatabaseFacts): Finding[] {
       "Nothing can be written here: it is a standby, or read-only by default.",
       "Connect to the primary; check default_transaction_read_only and the host of the URL.",
     );
+  const isolation = settings["default_transaction_isolation"] ?? "read committed";
+  if (isolation !== "read committed")
+    about.wrong(
+      "isolation",
+      `Transactions are ${isolation} by default: a claim does not see what others have just committed, so that more than ` +
+        "a limit allows can run at once, and statements that meet fail with 40001.",
+      "alter database … set default_transaction_isolation = 'read committed'; the same for the role, if it is set there. " +
+        "Where your application needs the other, let it begin its own transactions so.",
+    );
   judgeClock(about, skewMs, facts.ledger_ahead_ms);
   judgeDurability(about, facts, embedded);
   judgeUpkeep(about, facts);

@@ -55,6 +55,25 @@ for (const which of ["newest", "oldest"] as const) {
   });
 }
 
+describeWith("newest", "the isolation of transactions", (fresh) => {
+  it("that a database sets is told to the doctor", async () => {
+    const database = pgDatabase(fresh().url, { max: 1 });
+    try {
+      await migrate(database);
+      const verbs = new Verbs(database, "onceward");
+      const level = async (): Promise<unknown> =>
+        (await verbs.call<{ settings: Record<string, string> }>("examine", [])).settings[
+          "default_transaction_isolation"
+        ];
+      expect(await level()).toBe("read committed");
+      await database.query("select set_config('default_transaction_isolation', 'serializable', false)");
+      expect(await level()).toBe("serializable");
+    } finally {
+      await database.close();
+    }
+  });
+});
+
 describeWith("newest", "the search_path", (fresh) => {
   it("lets nobody slip a function of his own into ours", async () => {
     const database = pgDatabase(fresh().url, { max: 1 });
