@@ -96,7 +96,7 @@ describeWith("newest", "an application that has replaced the JSON parsers of pg"
       const database = open(pool);
       await migrate(database);
       const verbs = new Verbs(dryRunnable(database), "onceward");
-      const task = { scope: `lane ${name}`, key: "k", body: '"a text"' };
+      const task = { scope: `lane-${name.replaceAll(" ", "-")}`, key: "k", body: '"a text"' };
       const claim = { leaseMs: 60_000, worker: "w" };
       expect(await verbs.record([task])).toEqual([{ outcome: "recorded" }]);
 
