@@ -401,10 +401,13 @@ describeWith("newest", "the worker", (database) => {
     });
 
     it("is not stopped by callbacks that throw", async () => {
+      const told = gate();
+      let ran = 0;
       const one = idle([lane("e3")], {
         pollMs: noPoll,
         concurrency: 1,
         onRan: () => {
+          if (++ran === 3) told.open();
           throw new Error("from onRan");
         },
         onError: () => {
@@ -413,7 +416,7 @@ describeWith("newest", "the worker", (database) => {
       });
       await one.engine.start();
       for (let i = 0; i < 3; i++) await one.engine.offer({ scope: "e3", key: `${i}`, body: "1" });
-      await one.watch.sentTimes("complete_many", 3);
+      await told.promise;
       await one.engine.stop();
       expect(await countOf(one.watch.database, "scope = 'e3' and state = 'done'")).toBe(3);
     });
