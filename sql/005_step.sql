@@ -47,6 +47,22 @@ create function onceward.step_save(
     select onceward.step_save_many(array[scope], array[key], array[attempt], array[name], array[state], array[value]) -> 0
   $fn$;
 
+-- The same as the last word of a transaction: raises where nothing may be committed, since the claim is lost (OW001) or
+-- the step was committed before (OW002).
+create procedure onceward.step_save_last(
+  scope text, key text, attempt text, name text, state text default 'done', value text default null
+)
+  language plpgsql
+  as $fn$
+declare
+  answer text := onceward.step_save_many(array[scope], array[key], array[attempt], array[name], array[state], array[value]) ->> 0;
+begin
+  if answer is distinct from 'saved' then
+    raise exception using errcode = case answer when 'kept' then 'OW002' else 'OW001' end, message = 'onceward: ' || answer;
+  end if;
+end
+$fn$;
+
 -- Whether a value can be read back: JSON, or nothing.
 create function onceward.is_json(value text) returns boolean
   language plpgsql immutable

@@ -84,7 +84,7 @@ function meaningOf(error: unknown, isAway: (code: string) => boolean): unknown {
   return codes.includes("25P02") ? aborted(error) : error;
 }
 
-/** SQLSTATE of `onceward.must`: the claim is lost, and nothing was committed. */
+/** SQLSTATE of `complete_last` and `step_save_last`: the claim is lost, and nothing was committed. */
 const LOST = "OW001";
 
 export function lost(cause?: unknown): OncewardError {
@@ -95,7 +95,7 @@ export function lost(cause?: unknown): OncewardError {
   );
 }
 
-/** SQLSTATE of `onceward.must`: the step was committed before, and nothing was committed now. */
+/** SQLSTATE of `step_save_last`: the step was committed before, and nothing was committed now. */
 const KEPT = "OW002";
 
 export function kept(cause?: unknown): OncewardError {

@@ -402,13 +402,11 @@ export class Verbs {
       return;
     }
     const schema = quoteIdentifier(this.#schema);
-    const lists = args.map((arg) => {
+    const texts = args.map((arg) => {
       checkStorable(`An argument of ${verb}`, arg);
-      return `array[${arg === undefined ? "null" : textLiteral(arg)}]::text[]`;
+      return arg === undefined ? "null" : textLiteral(arg);
     });
-    // Not by the name of the single form: the server would read what that stands for with each statement, which is a
-    // fifth of what this one takes.
-    last(`select ${schema}.must(${schema}.${verb}_many(${lists.join(", ")}) -> 0, '${wanted}')`);
+    last(`call ${schema}.${verb}_last(${texts.join(", ")})`);
   }
 
   async #rows(

@@ -152,7 +152,7 @@ export class LiveDatabase {
         ? { error: { message: message ?? "", code } }
         : command === "SELECT"
           ? selected(answer)
-          : { rows: "[]", command, rowCount: affected };
+          : { rows: "[]", command, rowCount: command === "CALL" ? null : affected };
     return { reply, change: state === null ? undefined : (JSON.parse(state) as Change) };
   }
 

@@ -2,9 +2,9 @@
 import { textArrayLiteral } from "../../src/database/array.ts";
 import type { Statement } from "./live.ts";
 
-/** The verb of the ledger that a statement calls, also where that must answer as wanted. */
+/** The verb of the ledger that a statement calls. */
 export function verbOf({ text }: Statement): string | undefined {
-  return /^select\s+(?:[\w, ]+\sfrom\s+|"?onceward"?\.must\()?"?onceward"?\.(\w+)\(/.exec(text)?.[1];
+  return /^(?:select\s+(?:[\w, ]+\sfrom\s+)?|call\s+(?=\S+_last\())"?onceward"?\.(\w+)\(/.exec(text)?.[1];
 }
 
 /** It ends a transaction. */

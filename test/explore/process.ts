@@ -78,14 +78,15 @@ export class Session {
       typeof query === "string"
         ? { text: query, values: values ?? [] }
         : { text: query.text, values: query.values ?? [] };
-    const last = /^(select .*); (commit)$/is.exec(statement.text);
-    return last ? this.#sendLast(last[1]!, last[2]!) : this.#send(statement);
+    const last = /^(?:(begin.*); )?(?:(call .*); )(commit)$/is.exec(statement.text);
+    return last ? this.#sendInTurn(last.slice(1)) : this.#send(statement);
   }
 
-  /** A last word and the commit, in one message. Two steps all the same: to die in between is to die before both. */
-  async #sendLast(word: string, commit: string): Promise<QueryResult> {
-    await this.#send({ text: word, values: [] });
-    return this.#send({ text: commit, values: [] });
+  /** A last word and the commit, in one message. Steps of their own all the same: to die in between is to die before all. */
+  async #sendInTurn(texts: readonly (string | undefined)[]): Promise<QueryResult> {
+    let answer: QueryResult | undefined;
+    for (const text of texts) if (text !== undefined) answer = await this.#send({ text, values: [] });
+    return answer!;
   }
 
   #send(statement: Statement): Promise<QueryResult> {
