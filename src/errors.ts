@@ -47,6 +47,7 @@ export const errorTable = {
   schema_too_new: { status: 500, retry: false },
   schema_altered: { status: 500, retry: false },
   transaction_aborted: { status: 500, retry: true },
+  transaction_ended: { status: 500, retry: true },
   // What a sender's API did
   sender_unavailable: { status: 503, retry: true },
   sender_refused: { status: 500, retry: false },

@@ -5,6 +5,7 @@ import { driverDatabase } from "./driver-database.ts";
 import { commitMayLie } from "./postgres-js.ts";
 import { isPostgresJs } from "./postgres-js-query.ts";
 import { asQueryable } from "./queryable.ts";
+import { transactionEnded, whileOpen } from "./while-open.ts";
 
 /** A Drizzle database of Postgres, as far as we use it; `Tx` is what its `transaction` hands out. */
 export interface Drizzle<Tx> {
@@ -30,7 +31,7 @@ export function drizzleDatabase<Tx>(
     ...bridge<Tx>({
       name: "drizzle",
       outside: driver ?? asQueryable(db),
-      begin: (work) => db.transaction(work, { isolationLevel: "read committed" }),
+      begin: (work) => db.transaction((tx) => lent(tx, work), { isolationLevel: "read committed" }),
       confirmsCommit: isPostgresJs(client) && commitMayLie(client),
       // With one session there is nothing to wait for but the transactions before this one.
       connectionTimeoutMs: driver?.single ? undefined : connectionTimeoutMs,
@@ -40,4 +41,14 @@ export function drizzleDatabase<Tx>(
     ...(driver?.listen && { listen: driver.listen }),
     close: async () => {},
   };
+}
+
+/** Over `pg` Drizzle's transaction goes on sending after its end, on a connection that serves others by then. */
+async function lent<Tx, T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+  let open = true;
+  try {
+    return await work(whileOpen(tx, () => (open ? undefined : transactionEnded())));
+  } finally {
+    open = false;
+  }
 }

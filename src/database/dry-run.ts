@@ -7,6 +7,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
 import type { Database, Param, Queryable, TransactionOptions } from "./database.ts";
 import { aborted, sqlStateOf } from "./failure.ts";
+import { whileOpen } from "./while-open.ts";
 
 /** A verb of the ledger that was called, with what it answered. */
 export interface Heard {
@@ -129,33 +130,6 @@ export class DryTransaction {
   }
 }
 
-/**
- * A transaction as it is, until the dry run is over: its connection serves others then, and a statement of somebody who
- * still holds it would be done, and kept.
- */
-function whileOpen<Tx>(tx: Tx, isOver: () => boolean): Tx {
-  if ((typeof tx !== "object" && typeof tx !== "function") || tx === null) return tx;
-  const check = (): void => {
-    if (isOver()) throw over();
-  };
-  return new Proxy(tx, {
-    get(target, name) {
-      const value: unknown = Reflect.get(target, name, target);
-      // By its class a library knows its own; and what is fixed must be shown as it is.
-      const fixed = Reflect.getOwnPropertyDescriptor(target, name)?.configurable === false;
-      if (typeof value !== "function" || name === "constructor" || fixed) return value;
-      return (...args: unknown[]): unknown => {
-        check();
-        return Reflect.apply(value, target, args);
-      };
-    },
-    apply(target, self, args) {
-      check();
-      return Reflect.apply(target as (...args: unknown[]) => unknown, self, args);
-    },
-  });
-}
-
 /** Thrown to end a transaction without a trace. */
 class RolledBack extends Error {}
 
@@ -168,7 +142,7 @@ export async function dryTransaction<Tx, T>(
   try {
     await database.transaction(async (tx, queryable) => {
       const shared: Shared = {
-        tx: whileOpen(tx, () => shared.closedAt !== undefined),
+        tx: whileOpen(tx, () => (shared.closedAt === undefined ? undefined : over())),
         closedAt: undefined,
         savepoints: 0,
         refused: [],

@@ -23,6 +23,11 @@ export class Suspicion {
     this.#unansweredSince = Math.max(this.#unansweredSince, since);
   }
 
+  /** It has answered us within so many ms. */
+  isFresh(client: object, ms: number): boolean {
+    return performance.now() - (this.#answeredAt.get(client) ?? -Infinity) < ms;
+  }
+
   /** New connections have answered just now, to the one who made them. */
   isSuspect(client: object): boolean {
     return (this.#answeredAt.get(client) ?? Infinity) < this.#unansweredSince;
@@ -64,6 +69,11 @@ export class PgSession<Client extends Releasable> {
       clearTimeout(timer);
       if (!this.#reason) this.#suspicion.answered(this.client);
     }
+  }
+
+  /** Whether it has answered us within so many ms. */
+  isFresh(ms: number): boolean {
+    return this.#suspicion.isFresh(this.client, ms);
   }
 
   /** Destroys the connection. What waits for an answer on it rejects, and Postgres rolls back what was open. */

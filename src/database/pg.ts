@@ -7,6 +7,7 @@ import { loadPg } from "./driver.ts";
 import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf } from "./failure.ts";
 import { keepAlive, pgListener } from "./pg-listener.ts";
 import { PgSession, Suspicion } from "./pg-session.ts";
+import { endedByHand, PgTransaction } from "./pg-transaction.ts";
 import { asQueryable, queryable } from "./queryable.ts";
 
 /** A client of `pg`, as far as we use it. Inside a handler it is the transaction: `tx.query(text, values)`. */
@@ -137,32 +138,41 @@ export function pgDatabase(
       try {
         signal?.throwIfAborted();
         signal?.addEventListener("abort", onAbort);
-        const within = asQueryable(client);
-        let ending = "commit";
+        const transaction = new PgTransaction(session, begin);
+        const within = asQueryable(transaction.tx);
+        const ending = ["commit"];
         const ledger: Queryable = Object.assign(
           queryable(
             (text, params) => session.answer(() => within.query(text, params)),
             within.encodeTextArray !== undefined,
           ),
-          { last: (statement: string) => void (ending = `${statement}; commit`) },
+          { last: (statement: string) => void ending.unshift(statement) },
         );
         const rollBack = async (): Promise<void> => {
-          broken = await session
-            .answer(() => client.query("rollback"))
-            .then(
-              () => false,
-              () => true,
-            );
+          await transaction.end();
+          broken =
+            transaction.begun &&
+            (await session
+              .answer(() => client.query("rollback"))
+              .then(
+                () => false,
+                () => true,
+              ));
         };
-        await ledger.query(begin);
-        const result = await work(client, ledger).catch(async (error: unknown) => {
+        const result = await work(transaction.tx, ledger).catch(async (error: unknown) => {
           await rollBack();
           if (sqlStateOf(error) === "25P02") throw aborted(error);
           // What the work threw is the caller's, unless it tells of the database, or the connection is gone too.
           throw broken ? asDatabaseError(error) : asDatabaseErrorOfWork(error);
         });
+        await transaction.end();
+        if (transaction.isGone) {
+          broken = false;
+          throw endedByHand();
+        }
+        if (!transaction.begun) ending.unshift(...begin);
         const answers = await session
-          .answer(() => client.query(ending))
+          .answer(() => client.query(ending.join("; ")))
           .catch(async (error: unknown) => {
             // The last statement may have been refused, and then its transaction is still open.
             await rollBack();
@@ -185,12 +195,12 @@ export function pgDatabase(
   };
 }
 
-/** Two statements in one round trip. `set local` is over with the transaction, also behind a pooler. */
-function beginning(idleMs: number): string {
+/** Sent as one. `set local` is over with the transaction, also behind a pooler. */
+function beginning(idleMs: number): readonly string[] {
   const begin = "begin isolation level read committed";
   return idleMs > 0
-    ? `${begin}; set local idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}`
-    : begin;
+    ? [begin, `set local idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}`]
+    : [begin];
 }
 
 async function openPool(connectionString: string, max: number, timeoutMs: number): Promise<PgPool<PgClient>> {

@@ -54,6 +54,7 @@ describeWith("oldest", "a connection that hangs", (fresh) => {
     const controller = new AbortController();
     const running = database.transaction(
       async (tx) => {
+        await tx.query("select 1");
         proxy.hang();
         setImmediate(() => controller.abort(new Error("the lease could not be renewed")));
         await tx.query("select 1");

@@ -286,6 +286,16 @@ export function databaseSuite<Tx>(name: string, { server = true, listens }: Trai
         await expect(running).rejects.toMatchObject({ code: "transaction_aborted" });
       });
 
+      it("does nothing for who still uses it after its end", async () => {
+        let kept: Tx | undefined;
+        await database.transaction(async (tx) => {
+          kept = tx;
+          await opened.run(tx, add("in time"));
+        });
+        await expect((async () => opened.run(kept!, add("late")))()).rejects.toThrow(/./);
+        expect(await things()).toEqual(["in time"]);
+      });
+
       it("leaves a clean session behind after each of these", async () => {
         for (let i = 0; i < 7; i++) {
           await database.transaction((tx) => Promise.resolve(opened.run(tx, "select 1 / 0"))).catch(() => {});
