@@ -5,7 +5,7 @@
 -- Answers, one an item, in order:
 --   {"outcome": "recorded"}                           new; a worker will run it
 --   {"outcome": "claimed", "attempt": n, "task": …}   the caller runs it now ("task" only if it was known before)
---   {"outcome": "duplicate", "state": s}              known; nothing changed
+--   {"outcome": "duplicate", "state": s}              known; nothing changed, but see keep_again below
 --   {"outcome": "conflict", "state": s}               known with another fingerprint; logged, not run
 --   {"outcome": "refused", "code": c}                 bad input; nothing was written for this item
 --
@@ -184,6 +184,7 @@ create function onceward.record_answers(
 declare
   answers jsonb;
   claimable bigint[];
+  parked bigint[];
   place bigint;
   claim jsonb;
   claims jsonb[] := array_fill(null::jsonb, array[cardinality(keys)]);
@@ -200,8 +201,11 @@ begin
         else jsonb_build_object('outcome', 'duplicate', 'state', known.task -> 'state')
       end order by known.i),
       array_agg(known.i) filter (where (known.task -> 'due')::boolean and known.refused is null
-        and coalesce(known.fingerprint = known.task ->> 'fingerprint', true))
-    into answers, claimable
+        and coalesce(known.fingerprint = known.task ->> 'fingerprint', true)),
+      array_agg(known.i) filter (where known.task ->> 'state' in ('ignored', 'cancelled', 'unknown')
+        and (known.i = any (fresh)) is not true and known.refused is null
+        and (known.fingerprint <> known.task ->> 'fingerprint') is not true)
+    into answers, claimable, parked
   from (
     select u.i, u.fingerprint, onceward.refusal(u.scope, u.key, bodies[u.i], u.o::jsonb) as refused,
       (select jsonb_build_object('state', t.state, 'fingerprint', t.fingerprint,
@@ -219,6 +223,9 @@ begin
   select scopes[i.i], keys[i.i], onceward.now(), 'conflict', 'recorded again with other content; not run'
   from jsonb_array_elements(answers) with ordinality as i(answer, i)
   where i.answer ->> 'outcome' = 'conflict';
+  if parked is not null then
+    perform onceward.keep_again(parked, scopes, keys, bodies, options);
+  end if;
 
   -- What was known and is due, and what was recorded just now as one of a group. Nothing else is
   -- locked: a storm of duplicates only reads. Whoever holds a row is claiming or finishing it, and what he does is his:
@@ -242,6 +249,41 @@ begin
     from jsonb_array_elements(answers) with ordinality as a(answer, i);
   end if;
   return answers;
+end
+$fn$;
+
+-- Of these places of a batch, what is parked and was never begun and has lost its payload to prune: a later delivery
+-- brings the bytes again, so that it can be replayed, and they stay as long as if it had come now. Never of what has
+-- begun: its steps may be pruned as well, and it would take them a second time.
+create function onceward.keep_again(places bigint[], scopes text[], keys text[], bodies text[], options text[])
+  returns void
+  language plpgsql volatile set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+  as $fn$
+begin
+  with place as materialized (
+    select min(p.i) as i, scopes[p.i] as scope, keys[p.i] as key from unnest(places) as p(i)
+    where bodies[p.i] is not null or options[p.i]::jsonb ? 'bytes' group by scopes[p.i], keys[p.i]
+  ), bare as materialized (
+    select place.i, place.scope, place.key from place
+    cross join lateral (
+      select from onceward.task t
+      where t.scope = place.scope and t.key = place.key and t.started_at is null
+        and t.state in ('ignored', 'cancelled', 'unknown')
+        and not exists (select from onceward.payload p where p.scope = t.scope and p.key = t.key offset 0)
+      for no key update of t skip locked
+    ) t
+  ), kept as (
+    insert into onceward.payload (scope, key, body, bytes)
+    select b.scope, b.key,
+      case when options[b.i] is null or not options[b.i]::jsonb ? 'bytes' then bodies[b.i] end,
+      decode(options[b.i]::jsonb ->> 'bytes', 'base64')
+    from bare b
+    on conflict do nothing
+  ), logged as (
+    insert into onceward.log (scope, key, logged_at, what, detail)
+    select b.scope, b.key, onceward.now(), 'kept again', 'delivered again after its payload was pruned' from bare b
+  )
+  update onceward.task t set finished_at = onceward.now() from bare b where t.scope = b.scope and t.key = b.key;
 end
 $fn$;
 

@@ -1,6 +1,7 @@
 -- prune: forget what is finished and old, one kind of thing a call.
 --
---   payloads  the bytes, and what a waiting task was told. A late duplicate finds the key and stays a duplicate
+--   payloads  the bytes, and what a waiting task was told. A late duplicate finds the key and stays a duplicate; of
+--             what never began it brings the bytes again (see keep_again in 002_record.sql)
 --   steps     results of steps, of tasks that are done or can never run again, since their payload is gone
 --   keys      tasks with all that hangs on them. From then on the ledger keeps, for each scope, until when keys are
 --             missing, and an unknown event from that time is parked: nobody knows whether it ran (see record)

@@ -178,7 +178,7 @@ export class Intake<Tx> {
     const { engine } = this.#parts;
     const reason = "delivered again, and its type has a handler now";
     const [replayed] = await timely(engine.ledger.verbs.replay([task], { reason }));
-    // Its bytes are gone from the ledger, so nobody can run it: it stays what it was.
+    // Its bytes, which this delivery brought, were pruned this moment: it stays what it was.
     if (replayed?.outcome === "pruned") return "ignored";
     if (attended.length > 0) return this.#inline(task, handlers, attended);
     // Somebody was faster: the ledger says what became of it.

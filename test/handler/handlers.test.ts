@@ -381,7 +381,7 @@ describeWith("newest", "handlers", (database) => {
   );
 
   it.each(["inline", "queued"] as const)(
-    "says that an event is still ignored when it is sent again and its payload was pruned (%s)",
+    "runs an ignored event that is sent again to a handler after its payload was pruned (%s)",
     async (answer) => {
       const before = await open(inline);
       const sent = event("customer.updated");
@@ -390,6 +390,44 @@ describeWith("newest", "handlers", (database) => {
       const after = await open({ source: { answer } });
       after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
       if (answer === "queued") await after.engine.start();
+      expect(await after.deliver(sent)).toMatchObject({ outcome: answer === "queued" ? "accepted" : "done" });
+      await after.settled(sent.id);
+      expect(await after.effectsOf(sent.id)).toEqual(["done"]);
+    },
+  );
+
+  it("keeps the payload of an ignored event that is sent again after it was pruned, for a later replay", async () => {
+    const before = await open(inline);
+    const sent = event("customer.updated");
+    await before.deliver(sent);
+    const { verbs } = before.engine.ledger;
+    await verbs.prune({ what: "payloads", olderThanMs: 0 });
+    expect(await before.deliver(sent)).toMatchObject({ status: 200, outcome: "ignored" });
+    expect(await verbs.payload({ scope: "stripe", key: sent.id })).toBe(JSON.stringify(sent));
+    const after = await open();
+    after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+    await after.engine.start();
+    await verbs.replay([{ scope: "stripe", key: sent.id }]);
+    after.engine.worker.wake();
+    await after.settled(sent.id);
+    expect(await after.effectsOf(sent.id)).toEqual(["done"]);
+  });
+
+  it.each(["inline", "queued"] as const)(
+    "says that an event is still ignored when it is sent again and its payload is pruned that moment (%s)",
+    async (answer) => {
+      const before = await open(inline);
+      const sent = event("customer.updated");
+      await before.deliver(sent);
+      const after = await open({ source: { answer } });
+      after.billing.on("customer.updated", ({ event: { id }, tx }) => effect(tx, id));
+      if (answer === "queued") await after.engine.start();
+      const { verbs } = after.engine.ledger;
+      const replay = verbs.replay.bind(verbs);
+      vi.spyOn(verbs, "replay").mockImplementation(async (...asked) => {
+        await verbs.prune({ what: "payloads", olderThanMs: 0 });
+        return replay(...asked);
+      });
       expect(await after.deliver(sent)).toMatchObject({ status: 200, outcome: "ignored" });
       expect(await after.stateOf("stripe", sent.id)).toBe("ignored");
       expect(await after.effectsOf(sent.id)).toEqual([]);

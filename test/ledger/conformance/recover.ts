@@ -99,6 +99,63 @@ export function recoverSuite(suite: () => Suite): void {
     expect(await verbs.look({ scope, key: "waits" })).toMatchObject({ state: "waiting" });
   });
 
+  it("keeps a payload again that was pruned, where what never began is delivered again", async () => {
+    const { ledger, verbs, clock } = suite();
+    const scope = freshLane();
+    const again = { fingerprint: "f" };
+    const bytes = Buffer.from([0xff, 0]);
+    const states = {
+      ignored: "body",
+      bytes,
+      cancelled: "body",
+      begun: "body",
+      done: "body",
+      conflict: "body",
+    };
+    const tasks = Object.entries(states).map(([key, body]) => ({ scope, key, body, ...again }));
+    const parked = { ignored: "no handler" };
+    for (const task of tasks) {
+      if (["ignored", "bytes", "conflict"].includes(task.key)) await ledger.record({ ...task, ...parked });
+      else if (task.key === "cancelled") await ledger.record(task);
+      else await ledger.recordAndClaim(task);
+    }
+    await ledger.complete({ scope, key: "done", attempt: 1 });
+    for (const key of ["cancelled", "begun"]) await verbs.cancel({ scope, key });
+    await clock.advance(91 * day);
+    const payloads = { what: "payloads", olderThanMs: 90 * day, lane: scope } as const;
+    expect(await verbs.prune(payloads)).toMatchObject({ pruned: 6 });
+    // Who only asks brings nothing to keep.
+    await verbs.call("record", [scope, "ignored"]);
+    expect(await verbs.payload({ scope, key: "ignored" })).toBe(null);
+
+    const other = { scope, key: "conflict", body: "other", fingerprint: "g" };
+    const sent = [...tasks.filter(({ key }) => key !== "conflict"), other];
+    // Twice in one batch is once, and the first counts.
+    const outcomes = await verbs.record([...sent, { scope, key: "ignored", body: "second", ...again }], {
+      leaseMs: minute,
+      worker: "w",
+    });
+    const duplicate = (state: string): object => ({ outcome: "duplicate", state });
+    expect(outcomes).toEqual([
+      ...["ignored", "ignored", "cancelled", "cancelled", "done"].map(duplicate),
+      { outcome: "conflict", state: "ignored" },
+      duplicate("ignored"),
+    ]);
+    const kept = await Promise.all(Object.keys(states).map((key) => verbs.payload({ scope, key })));
+    // What began may have lost its steps as well, and would take them again.
+    expect(kept).toEqual(["body", bytes, "body", null, null, null]);
+    // As long as if it had come now.
+    expect(await verbs.prune(payloads)).toMatchObject({ pruned: 0 });
+    const keys = ["ignored", "cancelled", "begun"].map((key) => ({ scope, key }));
+    expect((await verbs.replay(keys)).map(({ outcome }) => outcome)).toEqual([
+      "replayed",
+      "replayed",
+      "pruned",
+    ]);
+    expect(await claimOne(ledger, scope, "ignored")).toMatchObject({ body: "body" });
+    expect((await verbs.look({ scope, key: "bytes" }))?.["log"]).toMatchObject([{ what: "kept again" }]);
+  });
+
   it("keeps keys as long as a sender may repeat, unless that is overridden", async () => {
     const { ledger, verbs, clock } = suite();
     const lane = freshLane();
