@@ -3,6 +3,7 @@
 --   {"outcome": "moved", "from": s, "state": s, "version": n}
 --   {"outcome": "refused", "state": s, "version": n}          not from this state, or no longer this version
 --   {"outcome": "early", "state": s, "version": n}            a timer, while an earlier one of its state is due
+--   {"outcome": "gone", "state": s, "version": n}             a timer that is set, but not from this state by from_states
 -- `initial` is the state of a subject that was never seen. `version`: only if it is still this one.
 --
 -- timers: what moves the subject on if it stays in the state that it enters, as a JSON array of
@@ -12,6 +13,7 @@
 -- entered; with `restart` it counts as entering again.
 -- timer: the key of the timer's task that makes this move. It moves only while the subject lists it, so
 -- one that comes too late is refused; completing the task in the same transaction keeps it from firing twice.
+-- from_states are then those that have this timer: one that a deployment has removed since it was set is gone.
 create function onceward.move(
   machine text, subject text, move text, from_states text[], to_state text, initial text,
   version text default null, cause text default null,
@@ -40,7 +42,8 @@ begin
   end if;
   if (m.state = any (from_states)) is not true or m.version <> coalesce(move.version::integer, m.version)
     or (timer is not null and not timer = any (m.timers)) then
-    return jsonb_build_object('outcome', 'refused', 'state', m.state, 'version', m.version);
+    return jsonb_build_object('outcome', case when timer = any (m.timers) then 'gone' else 'refused' end,
+      'state', m.state, 'version', m.version);
   end if;
   -- After a pause of the workers several are due at once: they fire in the order of their times. Those that
   -- were early have stepped back for a second, hence the two; one that failed waits longer, and holds up nobody.

@@ -22,8 +22,11 @@ export interface Move {
 
 export type Moved =
   | { readonly outcome: "moved"; readonly from: string; readonly state: string; readonly version: number }
-  /** Refused: not from this state. Early: a timer, while an earlier one of its state is due. */
-  | { readonly outcome: "refused" | "early"; readonly state: string; readonly version: number };
+  /**
+   * Refused: not from this state. Early: a timer, while an earlier one of its state is due. Gone: a timer that is set,
+   * but not from this state.
+   */
+  | { readonly outcome: "refused" | "early" | "gone"; readonly state: string; readonly version: number };
 
 export interface MachineState {
   readonly state: string;

@@ -7,7 +7,7 @@ import type { MachineState, Moved as MovedVerb } from "../ledger/move.ts";
 import type { Engine } from "../worker/engine.ts";
 import type { Finish, Run } from "../worker/lane.ts";
 import { checkSubject, readDefinition, type Timer } from "./check.ts";
-import type { MachineDefinition } from "./definition.ts";
+import type { MachineDefinition, MoveDefinition } from "./definition.ts";
 import type { Machine, Moved, MoveOptions, PastMove, Standing } from "./machine.ts";
 
 /** As the rest of the code sees it: which names belong together was a matter of types. */
@@ -93,7 +93,12 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     });
     if (answer.outcome === "moved") return { finish: "committed" };
     if (answer.outcome === "early") return { finish: "defer", until: { delayMs: earlyPauseMs } };
-    return { finish: "complete", result: JSON.stringify(answer) };
+    if (answer.outcome !== "gone") return { finish: "complete", result: JSON.stringify(answer) };
+    const why = `the state ${answer.state} of ${this.name} has no timer ${move}`;
+    // Perhaps a newer version of the application has it, and runs beside this one: that one will get it.
+    if (task.tries < task.maxTries) throw new OncewardError("handler_missing", `${why}: was it removed?`);
+    // For days nobody had it, so it was removed. That is nothing to mend, and no reason to be dead.
+    return { finish: "complete", result: JSON.stringify({ ...answer, skipped: why }) };
   }
 
   /** `last` is the last statement of the transaction, where the subject moves. */
@@ -115,15 +120,8 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
     queryable: Queryable,
     { subject, move, options, timer }: ToMove<Tx>,
   ): Promise<{ answer: MovedVerb; due: ReadonlySet<string> }> {
-    const { initial, moves } = this.#definition;
-    const definition = Object.hasOwn(moves, move) ? moves[move] : undefined;
-    if (!definition) {
-      throw new OncewardError(
-        "handler_missing",
-        `The machine ${this.name} has no move of this name. Does a newer version run beside this one?`,
-      );
-    }
-    const { from, to, restart, run } = definition;
+    const { initial } = this.#definition;
+    const { from, to, restart, run } = timer ? this.#timedMove(move) : this.#moveNamed(move);
     const { cause, version, data } = options;
     const verbs = this.#engine.ledger.within(queryable);
     const tools = new Tools(this.#engine, verbs, cause);
@@ -151,6 +149,23 @@ export class MachineRunner<Tx> implements Machine<string, Record<string, unknown
       }
     }
     return { answer, due: tools.due };
+  }
+
+  #moveNamed(move: string): MoveDefinition<string, unknown, Tx> {
+    const { moves } = this.#definition;
+    const definition = Object.hasOwn(moves, move) ? moves[move] : undefined;
+    if (definition) return definition;
+    throw new OncewardError(
+      "handler_missing",
+      `The machine ${this.name} has no move of this name. Does a newer version run beside this one?`,
+    );
+  }
+
+  /** As a timer makes it: from the states that have one for it. None, where it was set by another version. */
+  #timedMove(move: string): MoveDefinition<string, unknown, Tx> {
+    const from = [...this.#timers].filter(([, timers]) => timers.some((timer) => timer.move === move));
+    if (from.length === 0) return { from: [], to: this.#definition.initial };
+    return { ...this.#moveNamed(move), from: from.map(([state]) => state) };
   }
 
   async #look(subject: string, tx: Tx | undefined): Promise<MachineState | null> {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { pgDatabase } from "../../src/database/pg.ts";
-import { defineMachine, type Moving } from "../../src/machine/machine.ts";
+import { defineMachine, type MachineDefinition, type Moving } from "../../src/machine/machine.ts";
 import { Bench, day, describeOn, describeOnEach, fresh, type Queries } from "./support.ts";
 
 interface Told {
@@ -292,6 +292,90 @@ describeOn("newest", "timers of several workers", (bench, database) => {
     expect(await second).toMatchObject({ outcome: "done" });
     expect(await bench().rows(`select subject from ${table}`)).toEqual([{ subject: "s1" }]);
     expect(movesOf(await sub.history("s1"))).toEqual(["fail", "remind"]);
+  });
+
+  /** The next version of the application: a process that has this definition of the machine. */
+  const deployed = (name: string, { states = {}, moves = {} }: Partial<Definition>): Bench => {
+    const next = new Bench(pgDatabase(database().url));
+    defineMachine(next.engine, name, {
+      initial: "active",
+      states: { active: {}, ended: {}, ...states },
+      moves: { fail: { from: ["active"], to: "ended" }, ...moves },
+    });
+    return next;
+  };
+  type Definition = MachineDefinition<string, Record<string, undefined>, Queries>;
+  const remind = { from: ["past_due"], to: "past_due" };
+  const removals: [string, Partial<Definition>][] = [
+    ["move", { states: { past_due: {} } }],
+    ["place in their state", { states: { past_due: {} }, moves: { remind } }],
+    [
+      "state",
+      {
+        states: { late: { after: { "1 day": "remind" } } },
+        moves: { remind: { from: ["late"], to: "late" } },
+      },
+    ],
+  ];
+
+  it.each(removals)(
+    "whose %s a deployment has removed move nothing, and end in sight",
+    async (_, definition) => {
+      const sub = subscriptions(bench());
+      const scope = `machine/${sub.name}`;
+      const key = "s1 v1 remind after 1 day";
+      await sub.move("s1", "fail");
+      const next = deployed(sub.name, definition);
+      await next.engine.start();
+      await bench().advance(day);
+      await bench().settle(next);
+      const { verbs } = bench().engine.ledger;
+      // A newer version may run beside this one, and know it.
+      const reason = `the state past_due of ${sub.name} has no timer remind: was it removed?`;
+      expect(await verbs.look({ scope, key })).toMatchObject({ state: "waiting", tries: 1, reason });
+      const hours = 60 * 60 * 1000;
+      for (let i = 0; i < 30; i++) {
+        await bench().advance(4 * hours);
+        await bench().settle(next);
+      }
+      expect(await verbs.look({ scope, key })).toMatchObject({ state: "done", tries: 30 });
+      expect(JSON.parse(String((await verbs.look({ scope, key }))?.["result"]))).toMatchObject({
+        outcome: "gone",
+        state: "past_due",
+        skipped: expect.stringContaining("has no timer remind") as string,
+      });
+      expect(await sub.state("s1")).toMatchObject({ state: "past_due", version: 1 });
+      await next.stop();
+    },
+  );
+
+  it("that one version does not know are fired by another that does", async () => {
+    const { told, remind: tell } = telling();
+    const sub = subscriptions(bench(), tell);
+    await sub.move("s1", "fail");
+    const next = deployed(sub.name, { states: { past_due: {} }, moves: { remind } });
+    await next.engine.start();
+    await bench().advance(day);
+    await bench().settle(next);
+    expect(told).toEqual([]);
+    await next.stop();
+    await bench().engine.start();
+    await bench().pass(60_000);
+    expect(told).toEqual([{ subject: "s1", after: "1 day" }]);
+  });
+
+  it("whose time a deployment has changed keep the time that they were set with", async () => {
+    const sub = subscriptions(bench());
+    await sub.move("s1", "fail");
+    const next = deployed(sub.name, {
+      states: { past_due: { after: { "2 days": "remind" } } },
+      moves: { remind },
+    });
+    await next.engine.start();
+    await bench().advance(day);
+    await bench().settle(next);
+    expect(movesOf(await sub.history("s1"))).toEqual(["fail", "remind"]);
+    await next.stop();
   });
 
   it("fire once where two processes look for them at once", async () => {
