@@ -21,6 +21,7 @@ export async function warmUp(engine: Engine, sources: Iterable<Source>): Promise
 }
 
 function readSamples(source: Source): void {
+  source.check?.();
   const sample = source.sample?.(Date.now());
   if (!sample) return;
   for (let i = 0; i < deliveries; i++) {

@@ -5,6 +5,7 @@ import type { Finding } from "./finding.ts";
 import { judgePooler, poolerMode } from "./pooler.ts";
 import { judgeProofs } from "./proofs.ts";
 import { whoAmI } from "./refusal.ts";
+import { judgeSources } from "./sources.ts";
 import { examineEndpoints, type StripeAccess } from "./stripe-endpoints.ts";
 import { judgeTasks } from "./tasks.ts";
 
@@ -36,6 +37,7 @@ export async function examineAll(
     ...judgeDatabase({ ...facts, embedded, role, schema }),
     ...(url === undefined ? [] : judgePooler(await poolerMode(url))),
     ...judgeTasks(await engine.ledger.verbs.stats(), facts.workers, runsHere),
+    ...judgeSources(sources.values()),
     ...(folder === undefined ? [] : judgeProofs(handlers, folder)),
     ...(stripe && billing
       ? await examineEndpoints(stripe, {

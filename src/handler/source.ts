@@ -88,6 +88,8 @@ export interface ConnectedSource<Events extends Record<string, unknown>, Tx> ext
   ): TaskIdentity & { readonly id: string; readonly type: string };
   /** Whether an event of this type has a handler here. */
   handles(type: string): boolean;
+  /** Throws `config_invalid` where a secret is still missing that deliveries are verified with. */
+  check(): void;
 }
 
 /** Above Stripe's largest events (below 300 KB) and nearly all of GitHub's; a stranger can make us hold no more than this. */
@@ -177,6 +179,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       return { ...intake.identify(identity), id: identity.id, type: identity.type };
     },
     handles: (type) => registry.of(type).length > 0,
+    check: () => source.check?.(),
   };
   return connected;
 }

@@ -71,7 +71,7 @@ function configFile(project: Project): PlannedFile {
 
 ${before.map((line) => `${line}\n`).join("")}export const once = createOnce(${argument});
 
-export const billing = once.source(stripe({ secrets: [process.env["STRIPE_WEBHOOK_SECRET"] ?? ""] }));
+export const billing = once.source(stripe({ secrets: { env: "STRIPE_WEBHOOK_SECRET" } }));
 
 // One handler a type of event. What it writes through \`tx\`, the jobs it enqueues and the event's completion are one
 // transaction: all of it happens, once, or none of it.

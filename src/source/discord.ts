@@ -2,7 +2,7 @@ import { decodeHex, fingerprintOf } from "./bytes.ts";
 import { ed25519Key, ed25519Matches, PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from "./ed25519.ts";
 import { accountWord, at, isObject, readObject, unreadable, word, type JsonObject } from "./json.ts";
 import { malformed, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type SecretRules, type Secrets } from "./secrets.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
 import { checkAge, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -36,18 +36,21 @@ export function discord<Events extends Record<string, unknown> = Record<string, 
 ): Source<Events> {
   const name = sourceName(options.name ?? "discord");
   const tolerance = toleranceOption(name, options.tolerance);
-  const list = secretList(name, options.publicKeys, {
+  const rules: SecretRules = {
     option: "publicKeys",
     where: "The public key is in the Discord Developer Portal under General Information",
     diagnose: (key) =>
       decodeHex(key, PUBLIC_KEY_BYTES) === undefined
         ? "is not a public key: 64 lower-case hex digits"
         : undefined,
-  });
-  const keys = list.map((key) => ed25519Key(Buffer.from(key, "hex")));
+  };
+  const keys = secretKeys(name, options.publicKeys, rules, (list) =>
+    list.map((key) => ed25519Key(Buffer.from(key, "hex"))),
+  );
 
   return {
     name,
+    check: () => void keys(),
     // Discord probes endpoints with false signatures, and takes away those that do not answer 401.
     refusalStatus: 401,
 
@@ -58,7 +61,7 @@ export function discord<Events extends Record<string, unknown> = Record<string, 
       const seconds = readTimestamp(name, timestamp);
       // Nothing stands between timestamp and body. It is one reading all the same: a body begins with "{".
       const genuine = ed25519Matches({
-        keys,
+        keys: keys(),
         prefix: timestamp,
         body: request.body,
         candidates: [candidate],

@@ -3,7 +3,7 @@ import { decodeBase64, decodeHex, fingerprintOf } from "./bytes.ts";
 import { digestLength, hmacKeys, hmacMatches, type HmacAlgorithm } from "./hmac.ts";
 import { accountWord, found, hintWord, readObject, word, type JsonObject } from "./json.ts";
 import { malformed, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
 import type { HeaderReader, Identity, Source } from "./source.ts";
 import { checkAge, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -50,8 +50,11 @@ export function signed<Events extends Record<string, unknown> = Record<string, J
   const { header, algorithm = "sha256", encoding = "hex", prefix = "" } = options.signature;
   const { timestamp } = options;
   const tolerance = toleranceOption(name, timestamp?.tolerance);
-  const keys = hmacKeys(
-    secretList(name, options.secrets, { where: "It is the secret that the sender signs with", chosen: true }),
+  const keys = secretKeys(
+    name,
+    options.secrets,
+    { where: "It is the secret that the sender signs with", chosen: true },
+    hmacKeys,
   );
   for (const headerName of [header, timestamp?.header ?? header]) checkHeaderName(name, headerName);
 
@@ -62,6 +65,7 @@ export function signed<Events extends Record<string, unknown> = Record<string, J
 
   return {
     name,
+    check: () => void keys(),
 
     verify(request, now) {
       const value = signatureHeader(name, request, header);
@@ -76,7 +80,9 @@ export function signed<Events extends Record<string, unknown> = Record<string, J
       const time = timestamp === undefined ? undefined : signatureHeader(name, request, timestamp.header);
       const seconds = time === undefined ? undefined : readTimestamp(name, time);
       const before = timestamp === undefined || time === undefined ? "" : timestamp.signed(time);
-      if (!hmacMatches({ algorithm, keys, prefix: before, body: request.body, candidates: [candidate] })) {
+      if (
+        !hmacMatches({ algorithm, keys: keys(), prefix: before, body: request.body, candidates: [candidate] })
+      ) {
         throw mismatch(name, request, "the secret is another endpoint's");
       }
       if (seconds !== undefined) checkAge(name, seconds, now, tolerance);

@@ -13,7 +13,7 @@ import {
   type JsonObject,
 } from "./json.ts";
 import { identityHeader, malformed, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, Source } from "./source.ts";
 
 export interface GithubOptions {
@@ -52,8 +52,10 @@ export function github<Events extends Record<string, unknown> = Record<string, J
   options: GithubOptions,
 ): Source<Events> {
   const name = sourceName(options.name ?? "github");
-  const keys = hmacKeys(
-    secretList(name, options.secrets, {
+  const keys = secretKeys(
+    name,
+    options.secrets,
+    {
       where: "The secret is what was typed into the webhook's settings on GitHub",
       chosen: true,
       mistaken: {
@@ -62,11 +64,13 @@ export function github<Events extends Record<string, unknown> = Record<string, J
         ghs_: "an installation token",
         "-----BEGIN": "a private key",
       },
-    }),
+    },
+    hmacKeys,
   );
 
   return {
     name,
+    check: () => void keys(),
 
     verify(request) {
       const header = signatureHeader(name, request, HEADER);
@@ -74,7 +78,7 @@ export function github<Events extends Record<string, unknown> = Record<string, J
       if (candidate === undefined) throw malformed(name, HEADER, "is not sha256= and 64 hex digits");
       const genuine = hmacMatches({
         algorithm: "sha256",
-        keys,
+        keys: keys(),
         prefix: "",
         body: request.body,
         candidates: [candidate],

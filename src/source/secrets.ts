@@ -1,7 +1,12 @@
 import { OncewardError } from "../errors.ts";
 
-/** One, or several at once: while a secret is rolled, or for an account's and a Connect endpoint on one URL. */
-export type Secrets = string | readonly string[];
+/**
+ * One, or several at once: while a secret is rolled, or for an account's and a Connect endpoint on one URL. `{ env }`
+ * names a variable of the environment, which is read when it is first needed: code that receives nothing, such as a build
+ * or a migration, can do without.
+ */
+export type Secrets = Secret | readonly Secret[];
+export type Secret = string | { readonly env: string };
 
 /** Prefixes of other credentials that get pasted by mistake, with their names. */
 export type Mistaken = Readonly<Record<string, string>>;
@@ -18,21 +23,45 @@ export interface SecretRules {
   readonly diagnose?: (secret: string) => string | undefined;
 }
 
-/** The secrets as a list without repetitions. Refuses, at start, what could never verify; it never shows a secret. */
-export function secretList(source: string, secrets: Secrets, rules: SecretRules): string[] {
+/**
+ * What a source makes of its secrets to verify with. Refuses what could never verify: at start, or, where some are in the
+ * environment, whenever it is asked for until they are there. It never shows a secret.
+ */
+export function secretKeys<Keys>(
+  source: string,
+  secrets: Secrets,
+  rules: SecretRules,
+  make: (list: string[]) => Keys,
+): () => Keys {
+  let keys: Keys | undefined;
+  const made = (): Keys => (keys ??= make(secretList(source, secrets, rules)));
+  const later = (Array.isArray(secrets) ? secrets : [secrets]).some(isInEnvironment);
+  if (!later) made();
+  return made;
+}
+
+/** As a list without repetitions. */
+function secretList(source: string, secrets: Secrets, rules: SecretRules): string[] {
   const option = rules.option ?? "secrets";
   const list: readonly unknown[] = Array.isArray(secrets) ? secrets : [secrets];
   if (list.length === 0) throw invalid(source, `${option} is empty`, rules.where);
-  const checked = list.map((secret, index) => {
-    const label = Array.isArray(secrets) ? `${option}[${index}]` : option;
-    const problem =
-      typeof secret === "string" && secret !== ""
-        ? problemOf(secret, rules)
-        : "is missing: is the environment variable set?";
+  const checked = list.map((given, index) => {
+    const variable = isInEnvironment(given) ? given.env : undefined;
+    const secret = variable === undefined ? given : process.env[variable];
+    const label = variable ?? (Array.isArray(secrets) ? `${option}[${index}]` : option);
+    const missing =
+      variable === undefined
+        ? "is missing: is the environment variable set?"
+        : "is not set in the environment";
+    const problem = typeof secret === "string" && secret !== "" ? problemOf(secret, rules) : missing;
     if (problem !== undefined) throw invalid(source, `${label} ${problem}`, rules.where);
     return secret as string;
   });
   return [...new Set(checked)];
+}
+
+function isInEnvironment(secret: unknown): secret is { readonly env: string } {
+  return typeof secret === "object" && secret !== null && "env" in secret && typeof secret.env === "string";
 }
 
 function problemOf(

@@ -2,7 +2,7 @@ import { decodeBase64, fingerprintOf } from "./bytes.ts";
 import { hmacKeys, hmacMatches } from "./hmac.ts";
 import { accountWord, at, hintWord, optionalWord, readObject, word, type JsonObject } from "./json.ts";
 import { identityHeader, malformed, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, Source } from "./source.ts";
 import { dateFromText } from "./timestamp.ts";
 
@@ -30,15 +30,19 @@ export function shopify<Events extends Record<string, unknown> = Record<string, 
   options: ShopifyOptions,
 ): Source<Events> {
   const name = sourceName(options.name ?? "shopify");
-  const keys = hmacKeys(
-    secretList(name, options.secrets, {
+  const keys = secretKeys(
+    name,
+    options.secrets,
+    {
       where: "Webhooks are signed with the app's client secret, from the app's settings",
       mistaken: { shpat_: "an access token", shpca_: "an access token", shppa_: "an access token" },
-    }),
+    },
+    hmacKeys,
   );
 
   return {
     name,
+    check: () => void keys(),
     // Shopify demands it of apps, and tries it before it lists one.
     refusalStatus: 401,
 
@@ -47,7 +51,7 @@ export function shopify<Events extends Record<string, unknown> = Record<string, 
       if (candidate === undefined) throw malformed(name, HEADER, "is not base64 of 32 bytes");
       const genuine = hmacMatches({
         algorithm: "sha256",
-        keys,
+        keys: keys(),
         prefix: "",
         body: request.body,
         candidates: [candidate],

@@ -14,7 +14,7 @@ import {
   type JsonObject,
 } from "./json.ts";
 import { malformed, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
 import { checkAge, dateFromSeconds, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -53,15 +53,19 @@ export function slack<Events extends Record<string, unknown> = Record<string, Js
 ): Source<Events> {
   const name = sourceName(options.name ?? "slack");
   const tolerance = toleranceOption(name, options.tolerance);
-  const keys = hmacKeys(
-    secretList(name, options.secrets, {
+  const keys = secretKeys(
+    name,
+    options.secrets,
+    {
       where: "The signing secret is in the app's settings under Basic Information",
       mistaken: { "xoxb-": "a bot token", "xoxp-": "a user token", "xapp-": "an app-level token" },
-    }),
+    },
+    hmacKeys,
   );
 
   return {
     name,
+    check: () => void keys(),
 
     verify(request, now) {
       const header = signatureHeader(name, request, SIGNATURE);
@@ -72,7 +76,7 @@ export function slack<Events extends Record<string, unknown> = Record<string, Js
       const prefix = `v0:${timestamp}:`;
       const genuine = hmacMatches({
         algorithm: "sha256",
-        keys,
+        keys: keys(),
         prefix,
         body: request.body,
         candidates: [candidate],

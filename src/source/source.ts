@@ -44,6 +44,8 @@ export interface ProtocolReply {
 
 export interface Source<Events extends Record<string, unknown> = Record<string, unknown>> {
   readonly name: string;
+  /** Throws `config_invalid` where it lacks what `verify` needs: a secret that is not in the environment yet. */
+  check?(): void;
   /**
    * Verifies the signature over the raw bytes, in constant time, as a total function: it returns
    * or throws an OncewardError with one of the signature codes, whatever the headers hold. `now` is in ms.

@@ -3,7 +3,7 @@ import { ed25519Key, ed25519Matches, PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from ".
 import { hmacKeys, hmacMatches } from "./hmac.ts";
 import { accountWord, at, found, hintWord, readObject, unreadable, word, type JsonObject } from "./json.ts";
 import { malformed, MAX_SIGNATURES, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type SecretRules, type Secrets } from "./secrets.ts";
 import type { Identity, SignedRequest, Source } from "./source.ts";
 import { checkAge, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -29,10 +29,11 @@ export function standardWebhooks<Events extends Record<string, unknown> = Record
 ): Source<Events> {
   const name = sourceName(options.name);
   const tolerance = toleranceOption(name, options.tolerance);
-  const { hmac, ed25519 } = readSecrets(name, options.secrets);
+  const keys = readSecrets(name, options.secrets);
 
   return {
     name,
+    check: () => void keys(),
 
     verify(request, now) {
       const { id, timestamp, signature, header } = readHeaders(name, request);
@@ -40,6 +41,7 @@ export function standardWebhooks<Events extends Record<string, unknown> = Record
       const { v1, v1a } = parseSignatures(name, header, signature);
       const { body } = request;
       const prefix = `${id}.${timestamp}.`;
+      const { hmac, ed25519 } = keys();
       const genuine =
         hmacMatches({ algorithm: "sha256", keys: hmac, prefix, body, candidates: v1 }) ||
         ed25519Matches({ keys: ed25519, prefix, body, candidates: v1a });
@@ -74,21 +76,23 @@ export function standardWebhooks<Events extends Record<string, unknown> = Record
 }
 
 function readSecrets(source: string, secrets: Secrets) {
-  const hmac: Buffer[] = [];
-  const ed25519: Buffer[] = [];
   // Supabase shows secrets as "v1,whsec_…".
   const bare = (secret: string) => secret.replace(/^v1a?,/, "");
-  const list = secretList(source, secrets, {
+  const rules: SecretRules = {
     where: "Secrets are whsec_… or whpk_… followed by base64, as the sender shows them for this endpoint",
     mistaken: { whsk_: "the sender's private key", "v1a,whsk_": "the sender's private key" },
     diagnose: (secret) =>
       decodeSecret(bare(secret)) === undefined ? "is not base64 (of 32 bytes, for whpk_)" : undefined,
+  };
+  return secretKeys(source, secrets, rules, (list) => {
+    const hmac: Buffer[] = [];
+    const ed25519: Buffer[] = [];
+    for (const secret of list) {
+      const bytes = decodeSecret(bare(secret));
+      if (bytes !== undefined) (bare(secret).startsWith("whpk_") ? ed25519 : hmac).push(bytes);
+    }
+    return { hmac: hmacKeys(hmac), ed25519: ed25519.map(ed25519Key) };
   });
-  for (const secret of list) {
-    const bytes = decodeSecret(bare(secret));
-    if (bytes !== undefined) (bare(secret).startsWith("whpk_") ? ed25519 : hmac).push(bytes);
-  }
-  return { hmac: hmacKeys(hmac), ed25519: ed25519.map(ed25519Key) };
 }
 
 function decodeSecret(secret: string): Buffer | undefined {

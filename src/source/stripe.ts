@@ -4,7 +4,7 @@ import { decodeHex, fingerprintOf } from "./bytes.ts";
 import { hmacKeys, hmacMatches, hmacOf } from "./hmac.ts";
 import { accountWord, at, hintWord, readObject, unreadable, word } from "./json.ts";
 import { malformed, MAX_SIGNATURES, mismatch, signatureHeader } from "./request.ts";
-import { secretList, sourceName, type Secrets } from "./secrets.ts";
+import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
 import type { Identity, Source } from "./source.ts";
 import { oncePerObject } from "./stripe-once.ts";
 import { withRelatedObject, type StripeClient, type StripeThinEvent } from "./stripe-thin.ts";
@@ -44,17 +44,21 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
   const name = sourceName(options.name ?? "stripe");
   const { livemode: wanted, client } = options;
   const tolerance = toleranceOption(name, options.tolerance);
-  const keys = hmacKeys(
-    secretList(name, options.secrets, {
+  const keys = secretKeys(
+    name,
+    options.secrets,
+    {
       where:
         "The endpoint's signing secret is in the Stripe Dashboard under Webhooks, or printed by `stripe listen`",
       mistaken: { sk_: "a secret API key", rk_: "a restricted API key", pk_: "a publishable API key" },
       diagnose: (secret) => (/^whsec_./.test(secret) ? undefined : "does not begin with whsec_"),
-    }),
+    },
+    hmacKeys,
   );
 
   return {
     name,
+    check: () => void keys(),
     oncePerObject,
 
     verify(request, now) {
@@ -63,7 +67,7 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
       // The key is the whole secret with its prefix; what is signed is the timestamp as it was written.
       const genuine = hmacMatches({
         algorithm: "sha256",
-        keys,
+        keys: keys(),
         prefix: `${timestamp}.`,
         body: request.body,
         candidates,
@@ -117,7 +121,7 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
           data: { object: { id: "ch_sample", object: "charge" } },
         }),
       );
-      const v1 = hmacOf("sha256", keys[0]!, `${created}.`, body).toString("hex");
+      const v1 = hmacOf("sha256", keys()[0]!, `${created}.`, body).toString("hex");
       return { body, header: (header) => (header === HEADER ? `t=${created},v1=${v1}` : undefined) };
     },
 

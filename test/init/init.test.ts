@@ -8,13 +8,23 @@ import { Hono } from "hono";
 import { createJiti } from "jiti";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Once } from "../../src/once.ts";
+import type { Receiver } from "../../src/receive/delivery.ts";
 import { event, SECRET, signature, type StripeEvent } from "../handler/support.ts";
 import { onceward } from "../cli/command.ts";
 import { describeWith } from "../support/postgres.ts";
 import { planFor } from "../../src/init/plan.ts";
 import { detectProject, type Library } from "../../src/init/project.ts";
 import { generateClient } from "../support/prisma.ts";
-import { checkTypes, type Fixture, serve, workspace, makeProject, removeProjects, write } from "./support.ts";
+import {
+  checkTypes,
+  command,
+  type Fixture,
+  serve,
+  workspace,
+  makeProject,
+  removeProjects,
+  write,
+} from "./support.ts";
 
 afterAll(removeProjects);
 
@@ -270,6 +280,56 @@ describeWith("newest", "what onceward init has written", (database) => {
 
   it("runs as a route of Next", () =>
     withMount(["next", "kysely", "pg"], async ({ POST }) => ({ fetch: POST })));
+
+  describe("where the signing secret is not set", () => {
+    const unset = /stripe: STRIPE_WEBHOOK_SECRET is not set in the environment/;
+    const written = (dependencies: readonly string[]): string => {
+      const project = makeProject({ dependencies, tsconfig: bundler }, join(workspace(), "shop"));
+      for (const { path, text } of planFor(detectProject(project)!).files) write(project, path, text);
+      return project;
+    };
+    // Elsewhere a secret is made up for development.
+    const env = (): Record<string, string> => ({ NODE_ENV: "production", DATABASE_URL: database().url });
+
+    it("is enough for commands that verify nothing, and the doctor and serve name the variable", async () => {
+      const project = written(["pg"]);
+      expect(await command(project, ["migrate"], env())).toMatchObject({ code: 0 });
+      expect(await command(project, ["status"], env())).toMatchObject({ code: 0 });
+      const doctor = await command(project, ["doctor", "--json"], env());
+      expect(doctor.code).toBe(2);
+      const { findings } = JSON.parse(doctor.out) as { findings: { code: string }[] };
+      expect(findings).toContainEqual(
+        expect.objectContaining({ code: "secret_missing", what: expect.stringMatching(unset) as string }),
+      );
+      expect(findings.map(({ code }) => code)).toContain("handlers_unproven");
+      const served = await command(project, ["serve", "--port", "0"], env());
+      expect(served).toMatchObject({ code: 1, out: expect.stringMatching(unset) as string });
+    });
+
+    it("is imported, answers 500 and says why, and verifies once the secret is there", async () => {
+      delete process.env["STRIPE_WEBHOOK_SECRET"];
+      const jiti = createJiti(written(["pg"]));
+      const { once, billing } = await jiti.import<{ once: Once; billing: Receiver }>("./onceward.config.ts");
+      const troubled: string[] = [];
+      once.observe({
+        troubled: (error) => void troubled.push(`${(error as { code: string }).code} ${String(error)}`),
+      });
+      const { body } = paid();
+      const send = () => {
+        const header = (name: string) => (name === "stripe-signature" ? signature(body) : undefined);
+        return billing.receive({ method: "POST", body: Buffer.from(body), header });
+      };
+      try {
+        expect(await send()).toMatchObject({ status: 500 });
+        expect(troubled).toEqual([expect.stringMatching(unset)]);
+        expect(troubled).toEqual([expect.stringMatching(/^config_invalid /)]);
+        process.env["STRIPE_WEBHOOK_SECRET"] = SECRET;
+        expect(await send()).toMatchObject({ status: 200 });
+      } finally {
+        await once.stop();
+      }
+    });
+  });
 });
 
 describe("what onceward init has written, without a database", () => {

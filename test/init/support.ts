@@ -1,5 +1,5 @@
 /** Small projects in temporary folders, as `onceward init` finds them. */
-import { execFileSync, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -83,6 +83,23 @@ export interface Served {
   /** The address of the source, once it is served. */
   readonly listening: Promise<string>;
   stop(): Promise<void>;
+}
+
+/** A command of `onceward` in a project, and how it ended. */
+export function command(
+  folder: string,
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<{ code: number; out: string }> {
+  const { PATH = "" } = process.env;
+  return new Promise((done) => {
+    execFile(
+      process.execPath,
+      [main, ...args],
+      { cwd: folder, env: { PATH, ...env } },
+      (error, stdout, stderr) => done({ code: error ? Number(error.code) : 0, out: stdout + stderr }),
+    );
+  });
 }
 
 /** `onceward serve` in a project, on a port of its own. */

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import fc from "fast-check";
 import Stripe from "stripe";
-import { describe, expect, expectTypeOf, it } from "vitest";
+import { describe, expect, expectTypeOf, it, vi } from "vitest";
 import { stripe, type StripeEvents } from "../../src/source/stripe.ts";
 import { conformance } from "./conformance.ts";
 import { codeOf, identityOf, NOW, NOW_S, refusalOf, requestOf, stripeEvents } from "./support.ts";
@@ -374,6 +374,29 @@ describe("the secrets of Stripe", () => {
       if (secret !== undefined && secret.length > 10)
         expect(refusal?.message).not.toContain(secret.trim().slice(8, 20));
     }
+  });
+
+  it("are read from the environment when they are first needed, and diagnosed by the name of their variable", () => {
+    const rolled = stripe({ secrets: [{ env: "STRIPE_TEST_SECRET" }, SECRETS[1]] });
+    const verify = (secret: string) => () =>
+      rolled.verify(requestOf(BODY, { "stripe-signature": header(BODY, secret) }), NOW);
+    for (const [value, hint] of [
+      [undefined, "not set"],
+      ["", "not set"],
+      ["sk_live_51HxSecretSecret", "secret API key"],
+    ] as const) {
+      vi.stubEnv("STRIPE_TEST_SECRET", value);
+      for (const needed of [verify(SECRETS[0]), () => rolled.check?.(), () => rolled.sample?.(NOW)]) {
+        const refusal = refusalOf(needed);
+        expect(refusal?.code).toBe("config_invalid");
+        expect(refusal?.message).toMatch(new RegExp(`^stripe: STRIPE_TEST_SECRET is .*${hint}`));
+        expect(refusal?.message).not.toContain("51Hx");
+      }
+    }
+    vi.stubEnv("STRIPE_TEST_SECRET", SECRETS[0]);
+    for (const secret of SECRETS) expect(verify(secret)).not.toThrow();
+    rolled.check?.();
+    vi.unstubAllEnvs();
   });
 
   it("are at least one", () => {
