@@ -1,5 +1,4 @@
 import { type Attempted, causeOf, type Observer } from "./observe.ts";
-import type { Receipt } from "./receive/receiver.ts";
 import { plain } from "./terminal.ts";
 
 /** After so long the same trouble is worth another line: it may be another outage. */
@@ -13,11 +12,6 @@ const mostCauses = 100;
  */
 export class Unobserved implements Observer {
   readonly #said = new Map<string, number>();
-
-  /** What ran for a sender who waits is told of by its receipt alone. */
-  received({ outcome, scope = "", key = "" }: Receipt): void {
-    if (outcome === "failed") say(`${scope} ${key}: the handler failed; ${lookAt(key)}`);
-  }
 
   attempted({ scope, key, attempt, outcome, state, error = "Error" }: Attempted): void {
     if (outcome !== "failed") return;

@@ -1,8 +1,8 @@
 /** What becomes visible where nobody has set up a log: trouble and failures, and nothing of what they were about. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { Database } from "../src/database/database.ts";
-import { OncewardError } from "../src/errors.ts";
-import type { Observer } from "../src/observe.ts";
+import { Fatal, OncewardError } from "../src/errors.ts";
+import type { Attempted, Observer } from "../src/observe.ts";
 import { createOnce, type Once, type OnceOptions } from "../src/once.ts";
 import type { Receipt } from "../src/receive/receiver.ts";
 import { stripe } from "../src/source/stripe.ts";
@@ -28,9 +28,13 @@ describeWith("newest", "where nobody observes", (database) => {
   }
 
   /** The status and the body that Stripe gets for an event of a payment. */
-  async function delivered(once: Once<unknown>, log?: (receipt: Receipt) => void) {
+  async function delivered(
+    once: Once<unknown>,
+    log?: (receipt: Receipt) => void,
+    sent = event("invoice.paid", { id: "evt_1" }),
+  ) {
     const billing = once.sources.get("stripe") ?? once.source(stripe({ secrets: SECRET }), { log });
-    const body = Buffer.from(JSON.stringify(event("invoice.paid", { id: "evt_1" })));
+    const body = Buffer.from(JSON.stringify(sent));
     const header = (name: string) => (name === "stripe-signature" ? signature(body.toString()) : undefined);
     return billing.receive({ method: "POST", body, header });
   }
@@ -102,7 +106,56 @@ describeWith("newest", "where nobody observes", (database) => {
       throw new Error("no account of ada@example.com");
     });
     expect(await delivered(once)).toMatchObject({ status: 500 });
-    expect(said).toEqual(["onceward: stripe evt_1: the handler failed; see: onceward show evt_1"]);
+    expect(said).toEqual(["onceward: stripe evt_1: attempt 1 failed (Error); see: onceward show evt_1"]);
+  });
+
+  it("an observer is told the same of an attempt whose sender waits as of one of a worker", async () => {
+    const told = async (answer: "inline" | "queued", id: string): Promise<Attempted[]> => {
+      const once = create({ database: database().url });
+      const attempts: Attempted[] = [];
+      once.observe({ attempted: (attempted) => void attempts.push(attempted) });
+      once
+        .source(stripe({ secrets: SECRET }), { answer, maxAttempts: 2, backoff: { baseMs: 1 } })
+        .on("invoice.paid", ({ attempt }) => {
+          throw new (attempt === 1 ? RangeError : Fatal)("no account of ada@example.com");
+        });
+      if (answer === "queued") await once.start();
+      const sent = event("invoice.paid", { id });
+      await expect
+        .poll(async () => {
+          const { status } = await delivered(once, undefined, sent);
+          return `${status} ${attempts.length}`;
+        })
+        .toBe(answer === "inline" ? "500 2" : "200 2");
+      await once.stop();
+      return attempts;
+    };
+    const of = (key: string) => ({ scope: "stripe", lane: "stripe", key, type: "invoice.paid" });
+    const ms = expect.any(Number) as number;
+    for (const [answer, id] of [
+      ["inline", "evt_waits"],
+      ["queued", "evt_worker"],
+    ] as const) {
+      expect(await told(answer, id)).toEqual([
+        { ...of(id), attempt: 1, outcome: "failed", state: "waiting", error: "RangeError", ms },
+        { ...of(id), attempt: 2, outcome: "failed", state: "dead", error: "fatal", ms },
+      ]);
+    }
+    expect(said).toEqual([]);
+  });
+
+  it("the caller of an action gets its error, and nobody else is told", async () => {
+    const once = create({ database: database().url });
+    const charge = () =>
+      once.run("charge:1", () => {
+        throw new TypeError("no");
+      });
+    await expect(charge()).rejects.toThrow("no");
+    const attempted = vi.fn<NonNullable<Observer["attempted"]>>();
+    once.observe({ attempted });
+    await expect(charge()).rejects.toThrow("no");
+    expect(attempted).not.toHaveBeenCalled();
+    expect(said).toEqual([]);
   });
 
   it("and nothing where somebody is told", async () => {

@@ -123,7 +123,7 @@ export class Inline {
     onClaimed?.(task);
     const name = nameOf(task);
     const running = this.#engine
-      .runHere(this.#lane, task, { asked })
+      .runHere(this.#lane, task, { asked, told: true })
       .then(settledOf)
       .finally(() => this.#room.leave());
     this.#running.set(name, running);

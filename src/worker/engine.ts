@@ -19,6 +19,14 @@ export interface EngineOptions extends WorkerOptions {
   readonly leaseMs?: number | undefined;
 }
 
+export interface RunHereOptions {
+  /** When it was claimed, at the latest. */
+  readonly asked?: Instant | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Tell of it as of what a worker runs: the caller does not get the error. */
+  readonly told?: boolean | undefined;
+}
+
 /**
  * What sources, jobs, actions and machines share in one process: the ledger, the lanes that were
  * registered, and the worker that runs them.
@@ -97,16 +105,23 @@ export class Engine<Tx = unknown> {
     return this.worker.offer(task);
   }
 
-  /** Runs a claimed task now, for a caller who waits for it. `asked`: when it was claimed, at the latest. */
-  runHere(
-    lane: Lane,
-    task: ClaimedTask,
-    { asked, signal }: { asked?: Instant | undefined; signal?: AbortSignal | undefined } = {},
-  ): Promise<Ran> {
+  /** Runs a claimed task now, for a caller who waits for it. */
+  async runHere(lane: Lane, task: ClaimedTask, options: RunHereOptions = {}): Promise<Ran> {
     currentDryRun()?.refuse(`run ${task.scope} ${task.key}`);
     const { ledger, worker } = this;
     const { leases } = worker;
-    return runTask(lane, task, { ledger, leases, lease: leases.hold(task, asked), signal });
+    const { asked, signal, told = false } = options;
+    let ms = 0;
+    const onEnded = (took: number): void => void (ms = took);
+    const ran = await runTask(lane, task, {
+      ledger,
+      leases,
+      lease: leases.hold(task, asked),
+      signal,
+      onEnded,
+    });
+    if (told) worker.tellRan(task, ran, ms);
+    return ran;
   }
 
   async #prepare(): Promise<void> {

@@ -16,8 +16,8 @@ export interface RunOptions {
   readonly lease?: Lease | undefined;
   /** Aborts the run from outside. */
   readonly signal?: AbortSignal | undefined;
-  /** Called when the task's code has ended and before the ledger is told: its place is free for another. */
-  readonly onEnded?: (() => void) | undefined;
+  /** Called with its time when the task's code has ended, before the ledger is told: its place is free for another. */
+  readonly onEnded?: ((ms: number) => void) | undefined;
 }
 
 /**
@@ -30,6 +30,7 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
   const abort = signal && (() => lease.abort(signal.reason));
   if (signal?.aborted) abort?.();
   else if (abort) signal.addEventListener("abort", abort);
+  const began = performance.now();
   let settings: Pick<Lane, "backoff" | "deadlineMs"> = lane;
   let deadline: Deadline | undefined;
   const attempt = async (): Promise<Finish> => {
@@ -44,7 +45,7 @@ export async function runTask(lane: Lane, task: ClaimedTask, options: RunOptions
     );
     deadline?.stop();
     lease.ended = true;
-    options.onEnded?.();
+    options.onEnded?.(performance.now() - began);
     return await tellEnd({ ledger, backoff: settings.backoff, task, lease, ended });
   } catch (error) {
     // The ledger could not be told. The claim runs out, and the task comes back by itself.

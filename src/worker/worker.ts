@@ -19,7 +19,7 @@ export interface WorkerOptions {
   readonly pollMs?: number | undefined;
   /** How long tasks may go on after `stop` before they are handed back. Default 10 s. */
   readonly graceMs?: number | undefined;
-  /** Told how each attempt ended. */
+  /** Told how each attempt ended, but of actions: their callers are told. */
   readonly onRan?: ((task: ClaimedTask, ran: Ran, ms: number) => void) | undefined;
   /** Told when the database cannot be asked for work; the worker goes on trying. */
   readonly onError?: ((error: unknown) => void) | undefined;
@@ -130,6 +130,14 @@ export class Worker {
     this.wake();
     const isForUs = lane && this.#state === "started" && this.#places.room(lane) > 0;
     if (!isForUs) this.#announcer.tell(lane?.name ?? laneName(scope));
+  }
+
+  /** Tells how an attempt ended, of this worker or of a sender who waited for it. */
+  tellRan(task: ClaimedTask, ran: Ran, ms: number): void {
+    quietly(
+      () => this.#options.onRan?.(task, ran, ms),
+      (error) => this.#report(error),
+    );
   }
 
   /** Takes no more work, lets what runs finish for a while, hands the rest back at once. */
@@ -300,20 +308,16 @@ export class Worker {
   async #runToEnd(place: Place): Promise<void> {
     const { lane, task, lease } = place;
     const { ledger, leases } = this;
-    const began = performance.now();
     let ms = 0;
-    const onEnded = (): void => {
-      ms = performance.now() - began;
+    const onEnded = (took: number): void => {
+      ms = took;
       this.#places.end(lane, task, ms);
       this.#startWaiting();
     };
     const ran = await runTask(lane, task, { ledger, leases, lease, onEnded });
     this.#running.delete(place);
     this.#places.leave();
-    quietly(
-      () => this.#options.onRan?.(task, ran, ms),
-      (error) => this.#report(error),
-    );
+    this.tellRan(task, ran, ms);
     // It may have made way for the next one of its group, or of its limited lane.
     if (task.serial !== null || lane.limit) this.wake();
     this.#ended();
