@@ -148,8 +148,8 @@ for (const which of ["newest", "oldest"] as const) {
     });
 
     it("cost the same at the end of a long line of a group as of a short one", async () => {
-      const step = async (length: number, slots?: number): Promise<Report> => {
-        const scope = `line-${length}-${slots}`;
+      const step = async (length: number, slots: number | undefined, round: number): Promise<Report> => {
+        const scope = `line-${length}-${slots}-${round}`;
         const last = { scope, key: `${length}` };
         await verbs.record(["0", "1"].map((key) => ({ scope, key, serial: "g", slots })));
         for (const key of ["0", "1"]) await verbs.claim({ scope, key }, lease);
@@ -167,9 +167,11 @@ for (const which of ["newest", "oldest"] as const) {
         });
       };
       for (const slots of [undefined, 2]) {
-        const reports = [await step(20, slots), await step(20_000, slots)];
-        for (const report of reports) expectProbes(report, 2 * max);
-        expect(reports[1]!.blocks).toBeLessThan(reports[0]!.blocks * 2 + 200);
+        const short = await step(20, slots, 1);
+        // Whatever else the server does meanwhile, as reading its catalogs anew, is not in both.
+        const long = [await step(20_000, slots, 1), await step(20_000, slots, 2)];
+        for (const report of [short, ...long]) expectProbes(report, 2 * max);
+        expect(Math.min(...long.map(({ blocks }) => blocks))).toBeLessThan(short.blocks * 2 + 200);
       }
     });
 
