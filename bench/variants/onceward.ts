@@ -9,6 +9,8 @@ import { seedLedger } from "./seed.ts";
 
 /** As many as the peers are given. */
 const CONCURRENCY = 64;
+/** As many as what is written by hand, and most peers: a handler's transaction holds one. */
+const CONNECTIONS = 32;
 
 export const onceward: Variant = {
   title: "Onceward",
@@ -18,7 +20,7 @@ export const onceward: Variant = {
   backlog: 20_000,
   load,
   notes:
-    "64 tasks at once, everything else by default. The handler's row, its effect keys, jobs and completion commit together; " +
+    "64 tasks at once over up to 32 connections, everything else by default. The handler's row, its effect keys, jobs and completion commit together; " +
     "finished tasks stay known. Before a storm `once.warmUp()`, as `onceward serve` does.",
   async prepare({ database }) {
     await withClient(database, (client) => client.query(orderTable));
@@ -62,13 +64,15 @@ export const embedded: Variant = {
 };
 
 async function load() {
-  const [{ createOnce }, { nodeHandler }, { stripe }, { embeddedDatabase }] = await Promise.all([
-    import("../../src/once.ts"),
-    import("../../src/receive/node.ts"),
-    import("../../src/source/stripe.ts"),
-    import("../../src/database/embedded.ts"),
-  ]);
-  return { createOnce, nodeHandler, stripe, embeddedDatabase };
+  const [{ createOnce }, { nodeHandler }, { stripe }, { embeddedDatabase }, { pgDatabase }] =
+    await Promise.all([
+      import("../../src/once.ts"),
+      import("../../src/receive/node.ts"),
+      import("../../src/source/stripe.ts"),
+      import("../../src/database/embedded.ts"),
+      import("../../src/database/pg.ts"),
+    ]);
+  return { createOnce, nodeHandler, stripe, embeddedDatabase, pgDatabase };
 }
 
 async function migrated(database: string | Database<PgClient>): Promise<void> {
@@ -83,8 +87,11 @@ async function library(
   database: string | Database<PgClient>,
   answer?: AnswerMode,
 ): Promise<Running> {
-  const { createOnce, nodeHandler, stripe } = await load();
-  const once = createOnce({ database, concurrency: CONCURRENCY });
+  const { createOnce, nodeHandler, stripe, pgDatabase } = await load();
+  const once = createOnce({
+    database: typeof database === "string" ? pgDatabase(database, { max: CONNECTIONS }) : database,
+    concurrency: CONCURRENCY,
+  });
   const { mode, started, finished, work } = setup;
   const job = once.job("bench", async ({ input, step }: { input: StripeEvent; step: Steps }) => {
     started(input.id);
