@@ -1,5 +1,6 @@
 /** Lets the process die, as far as its database can tell: at the commit of one of its transactions. */
 import type { Database, Queryable, TransactionOptions } from "../database/database.ts";
+import { whileOpen } from "../database/while-open.ts";
 
 /** What happens to one transaction of a trial. */
 export type Mishap =
@@ -24,6 +25,7 @@ export class Mortal<Tx> {
   readonly #onStall: () => Promise<void>;
   #transactions = 0;
   #dead = false;
+  #usedLate = false;
 
   constructor(
     database: Database<Tx>,
@@ -38,6 +40,11 @@ export class Mortal<Tx> {
   /** How many transactions were begun. */
   get transactions(): number {
     return this.#transactions;
+  }
+
+  /** Whether a transaction was used after the function that got it had ended: not all of it was awaited. */
+  get usedLate(): boolean {
+    return this.#usedLate;
   }
 
   /** Runs `work` on the database that may fail, until it ends; then the database is as it was. */
@@ -66,8 +73,11 @@ export class Mortal<Tx> {
     this.#checkAlive();
     const mishap = ++this.#transactions === this.#plan?.at ? this.#plan.mishap : undefined;
     if (mishap === "stalls before it begins") await this.#onStall();
+    let ended = false;
+    // Only noted: what then becomes of it is the driver's.
+    const note = (): undefined => void (this.#usedLate ||= ended);
     const result = await begin(async (tx, ledger) => {
-      const done = await work(tx, ledger);
+      const done = await work(whileOpen(tx, note), ledger).finally(() => (ended = true));
       if (mishap === "dies before the commit") throw this.#die();
       if (mishap === "fails before the commit") throw new Mishappened("this attempt was made to fail");
       return done;

@@ -76,8 +76,10 @@ export async function proveHandler<Tx>(options: ProveOptions<Tx>): Promise<Proof
   const stage = await Stage.open(options);
   const trials: Trial[] = [];
   const clean = await deliverCleanly(stage);
-  if (clean.unfinished) {
-    trials.push({ name: cleanName, outcome: "differs", differences: [], unfinished: clean.unfinished });
+  const { unfinished, usedLate } = clean;
+  if (unfinished || usedLate) {
+    const hint = usedLate ? lateHint : undefined;
+    trials.push({ name: cleanName, outcome: "differs", differences: [], unfinished, hint });
   } else {
     const judge = await learn(stage, clean.snapshot, trials);
     for (const { name, play } of plan(stage, options, clean.transactions)) {
@@ -92,17 +94,24 @@ export async function proveHandler<Tx>(options: ProveOptions<Tx>): Promise<Proof
 }
 
 const cleanName = "delivered once";
+const lateHint =
+  "It used `tx` after it had returned, when its transaction was over: that was refused. Await all that it does.";
 
-async function deliverCleanly<Tx>(
-  stage: Stage<Tx>,
-): Promise<{ snapshot: Snapshot; transactions: number; unfinished: string | undefined }> {
+async function deliverCleanly<Tx>(stage: Stage<Tx>): Promise<{
+  snapshot: Snapshot;
+  transactions: number;
+  unfinished: string | undefined;
+  usedLate: boolean;
+}> {
   await stage.reset();
   const mortal = new Mortal(stage.database);
   await mortal.during(() => stage.deliver());
+  const snapshot = await stage.look();
   return {
-    snapshot: await stage.look(),
+    snapshot,
     transactions: mortal.transactions,
     unfinished: await stage.unfinished(),
+    usedLate: mortal.usedLate,
   };
 }
 

@@ -172,8 +172,8 @@ describeWith("newest", "a proof", (database) => {
     const proof = await prove(({ tx }) => {
       setTimeout(() => void tx.query("insert into entry (amount) values (5)").catch(() => undefined), 10);
     });
-    // In which of the trials it shows depends on who is faster.
     expect(proof.outcome).toBe("refuted");
+    expect(proof.report).toContain("Await all that it does");
   });
 
   it("is refused to a handler that does only half in its second attempt", async () => {
