@@ -160,7 +160,8 @@ function storm(id: string, title: string, options: Section["options"]): Section 
 function seeded(seed: { finished: number; waiting: number }): Section[] {
   const label = `${seed.finished}${seed.waiting ? `-${seed.waiting}` : ""}`;
   const held = `${count(seed.finished)} finished${seed.waiting ? ` and ${count(seed.waiting)} waiting` : ""}`;
-  return (["receive", "jobs", "drain"] as const).map((workload) => ({
+  // They share a database: what was received waits there for good, and would be handled beside the jobs.
+  return (["jobs", "drain", "receive"] as const).map((workload) => ({
     ...section(workload, `(e) ${workload}, in a ledger that holds ${held}`, [ours]),
     id: `held-${label}-${workload}`,
     group: `held-${workload}`,
