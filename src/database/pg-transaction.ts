@@ -91,9 +91,17 @@ export class PgTransaction {
       this.#begun === together
         ? (send() as Promise<unknown>)
         : (this.#sendWithBegin(args) ?? this.#beginApart().then(send));
-    const answered = (): void => void this.#underWay--;
-    answer.then(answered, answered);
-    return answer;
+    // One chain, so that an error's stack leads to who awaits it, and one that nobody awaits is not taken for handled.
+    return answer.then(
+      (result) => {
+        this.#underWay--;
+        return result;
+      },
+      (error: unknown) => {
+        this.#underWay--;
+        throw error;
+      },
+    );
   }
 
   #beginApart(): Promise<unknown> {
@@ -121,6 +129,10 @@ export class PgTransaction {
       };
       const query = new Joined({ ...config, callback }, this.#begin);
       void (this.#session.client.query as (query: unknown) => unknown)(query);
+    }).catch((error: unknown) => {
+      // As `pg` does: from here the stack leads to who sent it, and not to the socket.
+      if (error instanceof Error) Error.captureStackTrace(error);
+      throw error;
     });
   }
 }

@@ -123,6 +123,15 @@ describeWith("oldest", "a transaction through pg", (fresh) => {
     });
   });
 
+  it("tells of a refused first statement who sent it", async () => {
+    await withDatabase(async (database) => {
+      const running = database.transaction(async function creditInvoice(tx) {
+        await tx.query("select 1 / $1::int", [0]);
+      });
+      await expect(running).rejects.toMatchObject({ stack: expect.stringContaining("creditInvoice") });
+    });
+  });
+
   it("lets statements that nobody awaits be part of it, in their order", async () => {
     await withDatabase(async (database) => {
       for (const first of [add, "insert into thing values ('text')"]) {
