@@ -17,6 +17,7 @@ import { footprintOf, ownFootprint } from "./footprint.ts";
 import { makePlan, ours, type Plan, type Section } from "./plan.ts";
 import { report } from "./report.ts";
 import type { Footprint, Results, SectionResult } from "./results.ts";
+import { stayReady } from "./steady.ts";
 import { startRedis, startStore, type RedisServer } from "./stores.ts";
 import type { Variant } from "./variant.ts";
 import { variants, type VariantName } from "./variants/index.ts";
@@ -116,6 +117,7 @@ async function measureOne(section: Section, name: VariantName, { seconds }: Plan
     const { failure } = await runCell({ ...cell, workload: "prepare" });
     if (failure) return { failure };
   }
+  await stayReady(postgres.url);
   return runCell(cell);
 }
 

@@ -11,14 +11,14 @@ import { ended } from "../test/support/postgres-process.ts";
 import { startPostgres, type PostgresServer } from "../test/support/postgres-server.ts";
 import { serverFolder, serverUser } from "../test/support/postgres-user.ts";
 import { withClient } from "./database.ts";
+import { runIn, steadySettings } from "./steady.ts";
 
 /** Durable as Postgres is by default, on a disk; room enough that no checkpoint falls into a measurement. */
 export const postgresSettings = {
   fsync: "on",
   synchronous_commit: "on",
   full_page_writes: "on",
-  shared_buffers: "512MB",
-  max_wal_size: "8GB",
+  ...steadySettings,
   checkpoint_timeout: "1h",
   max_connections: "300",
 };
@@ -34,6 +34,7 @@ export async function startStore(): Promise<PostgresServer & { readonly details:
       const template = new URL(server.url);
       template.pathname = "/template1";
       await withClient(template.href, (client) => client.query("create extension pg_walinspect"));
+      await runIn(server.url);
       return Object.assign(server, { details: `${details}, ${lz4 ? "lz4" : "pglz"}` });
     }
     await server.stop();
