@@ -6,7 +6,6 @@ import Stripe from "stripe";
 import { vi } from "vitest";
 import type { StormEvent } from "../../src/cli/storm/events.ts";
 import { type MailServer, startMailServer } from "../mail/smtp.ts";
-import { freePort } from "../support/postgres-port.ts";
 import { scratch } from "../support/scratch.ts";
 import { main } from "./cli.ts";
 import { clockEvent } from "./events.ts";
@@ -27,16 +26,16 @@ export interface Told {
 /** The store as `npm start` serves it, as a process of its own in a folder of its own. */
 export class StoreServer {
   readonly folder: string;
-  readonly port: number;
+  /** Where it is, or was last: the system chooses its port, each time another one. */
+  url = "";
   readonly env: Readonly<Record<string, string>>;
   readonly smtp: MailServer;
   #child: ChildProcess | undefined;
   #days = 0;
   output = "";
 
-  private constructor(folder: string, port: number, smtp: MailServer, env: Record<string, string>) {
+  private constructor(folder: string, smtp: MailServer, env: Record<string, string>) {
     this.folder = folder;
-    this.port = port;
     this.smtp = smtp;
     // Short, so that what a killed process held comes back soon.
     this.env = { STRIPE_WEBHOOK_SECRET: secret, LEASE_SECONDS: "3", ...env };
@@ -44,35 +43,30 @@ export class StoreServer {
 
   static async create(env: Record<string, string>): Promise<StoreServer> {
     const folder = await mkdtemp(join(scratch(), "onceward-store-"));
-    return new StoreServer(folder, await freePort(), await startMailServer(), env);
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${this.port}`;
+    return new StoreServer(folder, await startMailServer(), env);
   }
 
   /** Mails go to files, or to the mail server. */
   async start({ mail = "files" }: { mail?: "files" | "smtp" } = {}): Promise<void> {
-    const child = spawn(
-      process.execPath,
-      ["--liftoff-only", main, "serve", shop, "--port", String(this.port)],
-      {
-        cwd: this.folder,
-        env: {
-          PATH: process.env["PATH"],
-          ...this.env,
-          // A mail that is being sent when its lease lapses is parked: not on a machine that is merely slow.
-          ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}`, LEASE_SECONDS: "60" } : {}),
-        },
-        stdio: ["ignore", "pipe", "pipe"],
+    const child = spawn(process.execPath, ["--liftoff-only", main, "serve", shop, "--port", "0"], {
+      cwd: this.folder,
+      env: {
+        PATH: process.env["PATH"],
+        ...this.env,
+        // A mail that is being sent when its lease lapses is parked: not on a machine that is merely slow.
+        ...(mail === "smtp" ? { SMTP_URL: `smtp://127.0.0.1:${this.smtp.port}`, LEASE_SECONDS: "60" } : {}),
       },
-    );
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     this.#child = child;
     const before = this.output.length;
-    await new Promise<void>((resolve, reject) => {
+    this.url = "";
+    this.url = await new Promise<string>((resolve, reject) => {
       child.stdout.on("data", (chunk: Buffer) => {
         this.output += chunk.toString();
-        if (this.output.includes('"message":"ready"', before)) resolve();
+        if (this.url) return;
+        const health = /"message":"ready".*"health":"([^"]+)\/healthz"/.exec(this.output.slice(before));
+        if (health) resolve(health[1]!);
       });
       child.stderr.on("data", (chunk: Buffer) => (this.output += chunk.toString()));
       child.once("exit", (code) => reject(new Error(`the store ended with code ${code}: ${this.output}`)));

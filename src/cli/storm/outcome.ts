@@ -45,7 +45,7 @@ const patienceMs = 120_000;
 
 /** Asks the server until everything has settled. */
 export async function settle(
-  url: string,
+  url: string | undefined,
   events: readonly StormEvent[],
   onWait: (left: number) => void,
 ): Promise<Verdict> {
@@ -60,8 +60,8 @@ export async function settle(
 }
 
 /** What the server tells of a storm so far. Asked before anything is sent, it says whether it can. */
-export async function effectsAt(url: string): Promise<Effects> {
-  const response = await fetch(url).catch(() => undefined);
+export async function effectsAt(url: string | undefined): Promise<Effects> {
+  const response = url ? await fetch(url).catch(() => undefined) : undefined;
   if (!response?.ok) {
     throw new Failure(
       "The server does not tell what becomes of a storm: its configuration needs `effects` (see examples/store), and " +

@@ -29,16 +29,23 @@ export type Send = (event: StormEvent) => Promise<Answered>;
 
 const unanswered: Answered = { status: 0 };
 
-export function sender(url: () => string, sign: Sign, connections: number): Send & { close(): void } {
+/** `url` says where to; nowhere while the server is down. */
+export function sender(
+  url: () => string | undefined,
+  sign: Sign,
+  connections: number,
+): Send & { close(): void } {
   const agent = new Agent({ keepAlive: true, maxSockets: connections });
   const send = (event: StormEvent): Promise<Answered> =>
     new Promise((resolve) => {
+      const to = url();
+      if (!to) return resolve(unanswered);
       const headers = {
         "content-type": "application/json",
         "content-length": Buffer.byteLength(event.body),
         "stripe-signature": sign(event.body),
       };
-      const post = request(url(), { method: "POST", agent, headers, timeout: 30_000 }, (answer) => {
+      const post = request(to, { method: "POST", agent, headers, timeout: 30_000 }, (answer) => {
         let said = "";
         answer
           .on("data", (chunk: Buffer) => void (said.length < 10_000 && (said += chunk.toString())))

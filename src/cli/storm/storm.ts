@@ -33,14 +33,18 @@ export async function storm(options: StormOptions): Promise<void> {
   const concurrency = count("concurrency", options.concurrency);
   const moments = randomMoments(count("kills", options.kills), deliveries.length);
   const victim = options.kill ? await Victim.start(options.kill === true ? "." : options.kill) : undefined;
-  const base = victim?.base ?? (await reachable(options.url));
-  const send = sender(() => `${base}/webhooks/stripe`, sign, concurrency);
+  const url = victim ? undefined : await reachable(options.url);
+  const at = (path: string): string | undefined => {
+    const base = victim ? victim.base : url;
+    return base && base + path;
+  };
+  const send = sender(() => at("/webhooks/stripe"), sign, concurrency);
   const progress = new Progress(deliveries.length);
   const answers = new Map<number, number>();
   const ended = new AbortController();
-  const told = `${base}/storm?tag=${tag}`;
+  const told = `/storm?tag=${tag}`;
   try {
-    await effectsAt(told);
+    await effectsAt(at(told));
     let next = 0;
     let done = 0;
     let killing: Promise<void> | undefined;
@@ -58,7 +62,9 @@ export async function storm(options: StormOptions): Promise<void> {
       }
     };
     await Promise.all(Array.from({ length: concurrency }, deliverAll));
-    const verdict = await settle(told, events, (left) => progress.note(`waiting for ${left} to settle …`));
+    const verdict = await settle(at(told), events, (left) =>
+      progress.note(`waiting for ${left} to settle …`),
+    );
     progress.end();
     report(
       { deliveries: deliveries.length, answers, verdict, kills: victim?.kills, givenUp: givenUp.size },
