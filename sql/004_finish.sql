@@ -44,7 +44,20 @@ begin
 end
 $fn$;
 
--- complete: ["done" | "lost", …]. A result (JSON) is kept where there is one.
+-- Whether this very attempt has completed the task: asked by who does not know what became of its last word. A later
+-- generation that has not been claimed yet is not done, and one that was has another attempt. Volatile, for a snapshot
+-- of its own: that last word may have been on its way still, and committed while who asks waited for the row.
+create function onceward.is_done_by(scope text, key text, attempt text) returns boolean
+  language plpgsql volatile set enable_seqscan = off
+  as $fn$
+begin
+  return exists (select from onceward.task t where t.scope = is_done_by.scope and t.key = is_done_by.key
+    and t.attempt = is_done_by.attempt::integer and t.state = 'done');
+end
+$fn$;
+
+-- complete: ["done" | "kept" | "lost", …]. A result (JSON) is kept where there is one. "kept": this very attempt has
+-- completed it before, and the answer to that was lost on its way; nothing changed now.
 -- Called inside the handler's transaction as its last statement, it commits with the handler's rows.
 create function onceward.complete_many(scopes text[], keys text[], attempts text[], results text[] default null)
   returns jsonb
@@ -56,7 +69,8 @@ declare
   groups text[];
 begin
   if cardinality(keys) = 1 then
-    return case when onceward.complete_one(scopes[1], keys[1], attempts[1], results[1]) then '["done"]' else '["lost"]' end;
+    return case when onceward.complete_one(scopes[1], keys[1], attempts[1], results[1]) then '["done"]'
+      when onceward.is_done_by(scopes[1], keys[1], attempts[1]) then '["kept"]' else '["lost"]' end;
   end if;
   with item as (
     -- In one order for everybody, so that batches do not lock crosswise.
@@ -83,7 +97,8 @@ begin
   if cardinality(done) = cardinality(keys) then
     return to_jsonb(array_fill('done'::text, array[cardinality(keys)]));
   end if;
-  return (select coalesce(jsonb_agg(case when i = any (done) then 'done' else 'lost' end order by i), '[]')
+  return (select coalesce(jsonb_agg(case when i = any (done) then 'done'
+      when onceward.is_done_by(scopes[i], keys[i], attempts[i]) then 'kept' else 'lost' end order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;
@@ -92,20 +107,24 @@ create function onceward.complete(scope text, key text, attempt text, result tex
   language sql volatile
   as $fn$ select onceward.complete_many(array[scope], array[key], array[attempt], array[result]) -> 0 $fn$;
 
--- The same as the last word of a transaction, sent along with its commit: raises where the claim is lost (OW001), so that
--- the commit undoes all. A procedure, since the arguments of a call are not planned, and without lists and JSON: three
--- quarters of the instructions that the batch form takes the server for one.
+-- The same as the last word of a transaction, sent along with its commit: raises where the claim is lost (OW001) or this
+-- attempt has completed it before (OW002), so that the commit undoes all. A procedure, since the arguments of a call
+-- are not planned, and without lists and JSON: three quarters of the instructions that the batch form takes for one.
 create procedure onceward.complete_last(scope text, key text, attempt text, result text default null)
   language plpgsql set enable_seqscan = off
   as $fn$
 begin
   if not onceward.complete_one(scope, key, attempt, result) then
+    if onceward.is_done_by(scope, key, attempt) then
+      raise exception using errcode = 'OW002', message = 'onceward: kept';
+    end if;
     raise exception using errcode = 'OW001', message = 'onceward: lost';
   end if;
 end
 $fn$;
 
--- fail: this attempt did not succeed. ["waiting" | "dead" | "unknown" | "lost", …]
+-- fail: this attempt did not succeed. ["waiting" | "dead" | "unknown" | "done" | "lost", …]. "done": it did succeed,
+-- and only the answer to its completion was lost on its way; nothing changed now.
 -- retries, one an item:
 --   null       again after a backoff: 2 s, doubled each try up to 4 h, of which up to a half is taken
 --              off at random, so that what failed together does not come back together.
@@ -157,7 +176,8 @@ begin
   if groups is not null then
     perform onceward.release_groups(in_groups, groups);
   end if;
-  return (select coalesce(jsonb_agg(coalesce(states ->> i::text, 'lost') order by i), '[]')
+  return (select coalesce(jsonb_agg(coalesce(states ->> i::text,
+      case when onceward.is_done_by(scopes[i], keys[i], attempts[i]) then 'done' else 'lost' end) order by i), '[]')
     from generate_series(1, cardinality(keys)) as i);
 end
 $fn$;

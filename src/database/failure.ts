@@ -95,14 +95,14 @@ export function lost(cause?: unknown): OncewardError {
   );
 }
 
-/** SQLSTATE of `step_save_last`: the step was committed before, and nothing was committed now. */
+/** SQLSTATE of the same: this was committed before, and nothing was committed now. */
 const KEPT = "OW002";
 
 export function kept(cause?: unknown): OncewardError {
   return new OncewardError(
     "transaction_aborted",
-    "This step was committed before, and the answer to that was lost; what was written now is undone. The next " +
-      "attempt of the task goes on after the step.",
+    "This was committed before, and the answer to that was lost; what was written now is undone, and what was " +
+      "committed counts: a task goes on after it.",
     { cause },
   );
 }

@@ -157,7 +157,7 @@ export class EventRunner<Tx> {
         cause: task,
       };
     });
-    await this.#transaction(run, async (_tx, queryable) => {
+    const result = await this.#transaction(run, async (_tx, queryable) => {
       const verbs = run.ledger.within(queryable);
       const recorded = await verbs.record(parts);
       const known = parts.filter((_, i) => recorded[i]?.outcome === "duplicate");
@@ -165,13 +165,13 @@ export class EventRunner<Tx> {
       if (task.generation > 1 && known.length > 0) {
         await verbs.replay(known, { again: true, reason: "the event was replayed" });
       }
-      return this.#complete(task, run, queryable);
+      return this.#complete(task, run, queryable, handedOn);
     });
     const attended = this.#attended.get(task);
     for (const [i, handler] of handlers.entries()) {
       if (!attended?.includes(handler)) this.#engine.worker.announce(parts[i]!.scope);
     }
-    return { finish: "committed", result: handedOn };
+    return { finish: "committed", result };
   }
 
   #transaction<T>(run: Run, work: (tx: Tx, queryable: Queryable) => Promise<T>): Promise<T> {
@@ -198,5 +198,5 @@ export class EventRunner<Tx> {
 /** Kept with a task whose handler was not called, for whoever asks why nothing happened. */
 const staleResult = JSON.stringify({ skipped: "something newer was applied before" });
 
-/** Told to whoever runs an event inline: there is a task for each handler. */
-export const handedOn = "handed on";
+/** Kept with an event of several handlers, for whoever runs it inline, or looks: there is a task for each of them. */
+export const handedOn = JSON.stringify({ handedOn: "to a task of its own for each handler" });

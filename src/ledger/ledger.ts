@@ -37,10 +37,10 @@ export class Ledger {
   readonly record: (task: NewTask) => Promise<Recorded>;
   /** The same, and claims it for this process. */
   readonly recordAndClaim: (task: NewTask) => Promise<Recorded>;
-  readonly complete: (claim: Claim & { result?: string | undefined }) => Promise<"done" | "lost">;
+  readonly complete: (claim: Claim & { result?: string | undefined }) => Promise<"done" | "kept" | "lost">;
   readonly fail: (
     claim: Claim & { reason: string; retry: Retry },
-  ) => Promise<"waiting" | "dead" | "unknown" | "lost">;
+  ) => Promise<"waiting" | "dead" | "unknown" | "done" | "lost">;
   readonly renew: (claim: Claim) => Promise<"renewed" | "lost">;
   readonly saveStep: (step: StepToSave) => Promise<"saved" | "kept" | "lost">;
 

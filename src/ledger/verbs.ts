@@ -120,7 +120,7 @@ export class Verbs {
 
   async complete(
     claims: readonly (Claim & { result?: string | undefined })[],
-  ): Promise<Array<"done" | "lost">> {
+  ): Promise<Array<"done" | "kept" | "lost">> {
     const results = claims.map((claim) => claim.result ?? null);
     return this.call("complete_many", [
       ...claimColumns(claims),
@@ -137,7 +137,7 @@ export class Verbs {
 
   async fail(
     claims: readonly (Claim & { reason: string; retry: Retry })[],
-  ): Promise<Array<"waiting" | "dead" | "unknown" | "lost">> {
+  ): Promise<Array<"waiting" | "dead" | "unknown" | "done" | "lost">> {
     for (const claim of claims) checkFailure(claim);
     return this.call("fail_many", [
       ...claimColumns(claims),

@@ -109,6 +109,8 @@ async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ra
       retry: retryAfter(error, task, backoff),
     };
     const state = await tell(lease, () => ledger.fail(failure));
+    // What failed was the way back of the answer to its commit.
+    if (state === "done") return { outcome: "done", result: await resultOf(ledger, task) };
     return state === "lost" ? { outcome: "lost", error } : { outcome: "failed", error, state };
   }
   const { finish } = ended;
@@ -117,7 +119,12 @@ async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ra
     return { outcome: await tell(lease, () => ledger.verbs.defer(task, finish.until)) };
   const { result } = finish;
   const state = await tell(lease, () => ledger.complete({ scope, key, attempt, result }));
-  return state === "done" ? { outcome: "done", result } : { outcome: "lost" };
+  return state === "lost" ? { outcome: "lost" } : { outcome: "done", result };
+}
+
+async function resultOf(ledger: Ledger, task: ClaimedTask): Promise<string | undefined> {
+  const known = await ledger.verbs.look(task);
+  return (known?.["result"] as string | null | undefined) ?? undefined;
 }
 
 /** Tells the ledger, again after a pause where the database is away for a moment; no longer once the claim is given up. */

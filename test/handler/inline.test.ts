@@ -1,4 +1,5 @@
 import { expect, it, vi } from "vitest";
+import { OncewardError } from "../../src/errors.ts";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { connectSource } from "../../src/handler/source.ts";
 import { stripe } from "../../src/source/stripe.ts";
@@ -51,6 +52,34 @@ describeWith("newest", "events that are handled while their senders wait", (fres
     const outcomes = (await Promise.all(deliveries)).map(({ outcome }) => outcome);
     expect(outcomes.toSorted()).toEqual(["done", ...Array.from({ length: 49 }, () => "duplicate")]);
     expect(claims).toBe(1);
+    await engine.stop();
+    await database.close();
+  });
+
+  it.each([
+    ["one handler", ["only"]],
+    ["several handlers", ["first", "second"]],
+  ])("are done for their senders where the commit is answered by silence: %s", async (_, names) => {
+    const database = pgDatabase(fresh().url);
+    let silent = true;
+    const cutOff: typeof database = {
+      ...database,
+      async transaction(work, options) {
+        const result = await database.transaction(work, options);
+        if (!silent) return result;
+        silent = false;
+        throw new OncewardError("database_unavailable", "cut off after the commit");
+      },
+    };
+    const engine = new Engine(cutOff);
+    const billing = connectSource(engine, stripe({ secrets: SECRET }), { answer: "inline" });
+    const ran: string[] = [];
+    for (const name of names) billing.on("invoice.paid", { name }, () => void ran.push(name));
+    const sent = event("invoice.paid");
+    expect(await billing.take(Buffer.from(JSON.stringify(sent)))).toMatchObject({ outcome: "done" });
+    expect(ran.toSorted()).toEqual(names);
+    const left = await engine.ledger.verbs.list({ contains: sent.id, max: 10 });
+    expect(left.map(({ state }) => state)).toEqual(left.map(() => "done"));
     await engine.stop();
     await database.close();
   });

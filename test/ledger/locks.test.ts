@@ -58,6 +58,26 @@ for (const which of ["newest", "oldest"] as const) {
         expect(await taking).toMatchObject({ outcome: "running" });
       }));
 
+    it("who says again what it has said, while that is not committed yet, hears that it is done", async () => {
+      type Say = (verbs: Verbs, claim: { scope: string; key: string; attempt: number }) => Promise<unknown[]>;
+      const say: Record<string, Say> = {
+        kept: (verbs, claim) => verbs.complete([claim]),
+        "kept,lost": (verbs, claim) => verbs.complete([claim, { ...claim, key: "none" }]),
+        done: (verbs, claim) => verbs.fail([{ ...claim, reason: "cut off", retry: "never" }]),
+      };
+      for (const [answer, again] of Object.entries(say)) {
+        await besides(async (session, before, { ledger, database }) => {
+          const claim = { scope: freshLane(), key: "k", attempt: 1 };
+          await ledger.recordAndClaim(claim);
+          expect(await before.complete([claim])).toEqual(["done"]);
+          const answered = again(ledger.verbs, claim);
+          await untilBlocked(database, 1);
+          await session.query("commit");
+          expect((await answered).join()).toBe(answer);
+        });
+      }
+    });
+
     it("a zombie who waits while another one takes over finds its write lost", async () => {
       const write: ((
         verbs: Verbs,

@@ -106,9 +106,15 @@ export class Model {
     return task ? "renewed" : "lost";
   }
 
-  complete(claim: { scope: string; key: string; attempt: number }, result: string): "done" | "lost" {
+  /** This very attempt has completed it. */
+  isDoneBy(claim: { scope: string; key: string; attempt: number }): boolean {
+    const task = this.find(claim);
+    return task?.state === "done" && task.attempt === claim.attempt;
+  }
+
+  complete(claim: { scope: string; key: string; attempt: number }, result: string): "done" | "kept" | "lost" {
     const task = this.held(claim);
-    if (!task) return "lost";
+    if (!task) return this.isDoneBy(claim) ? "kept" : "lost";
     this.finish(task, "done");
     task.result = result;
     return "done";
@@ -121,7 +127,7 @@ export class Model {
     due: number | null,
   ): TaskState | "lost" {
     const task = this.held(claim);
-    if (!task) return "lost";
+    if (!task) return this.isDoneBy(claim) ? "done" : "lost";
     if (retry === "unknown") this.finish(task, "unknown");
     else if (retry === "never" || task.tries >= task.maxTries) this.finish(task, "dead");
     else {

@@ -68,6 +68,17 @@ describeWith("newest", "one attempt", (database) => {
     expect(runs).toBe(1);
   });
 
+  it("whose completion is answered by silence is told again, and counts as done", async () => {
+    let runs = 0;
+    const made = await start([lane("silent", () => void runs++)], { pollMs: noPoll });
+    made.watch.loseAnswer("complete_many", new OncewardError("database_unavailable", "cut off"));
+    await made.engine.offer({ scope: "silent", key: "1" });
+    await made.history.ended(1);
+    expect(made.history.outcomes()).toEqual(["done"]);
+    expect(made.watch.count("complete_many")).toBe(2);
+    expect(runs).toBe(1);
+  });
+
   it("whose task is cancelled is told so, and nothing of it counts", async () => {
     const told = gate<unknown>();
     const made = await start(

@@ -53,6 +53,8 @@ export interface Watched<Tx> {
   holdAfter(verb: string): { readonly reached: Promise<void>; release(): void };
   /** Statements of this verb fail with this error until it is undefined. */
   fail(verb: string, error: Error | undefined): void;
+  /** The next statement of this verb takes effect, and instead of its answer comes this error. */
+  loseAnswer(verb: string, error: Error): void;
 }
 
 export function watched<Tx>(database: Database<Tx>): Watched<Tx> {
@@ -60,6 +62,7 @@ export function watched<Tx>(database: Database<Tx>): Watched<Tx> {
   const watcher = new Watcher();
   const holds = { before: new Map<string, Hold>(), after: new Map<string, Hold>() };
   const failures = new Map<string, Error>();
+  const lost = new Map<string, Error>();
   const take = async (when: "before" | "after", verb: string): Promise<void> => {
     const hold = holds[when].get(verb);
     if (!hold) return;
@@ -81,6 +84,9 @@ export function watched<Tx>(database: Database<Tx>): Watched<Tx> {
     if (failure) throw failure;
     const answer = await database.query(text, params);
     await take("after", verb);
+    const instead = lost.get(verb);
+    lost.delete(verb);
+    if (instead) throw instead;
     return answer;
   };
   const count = (verb: string): number => sent.filter((one) => one === verb).length;
@@ -95,6 +101,7 @@ export function watched<Tx>(database: Database<Tx>): Watched<Tx> {
       if (error) failures.set(verb, error);
       else failures.delete(verb);
     },
+    loseAnswer: (verb, error) => void lost.set(verb, error),
   };
 }
 

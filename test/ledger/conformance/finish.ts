@@ -18,7 +18,26 @@ export function finishSuite(suite: () => Suite): void {
     expect(await verbs.look({ scope, key: "c" })).toMatchObject({ state: "done", due_at: null, result });
     expect(await verbs.look({ scope, key: "a" })).toMatchObject({ state: "done", result: null });
     expect(await verbs.look({ scope, key: "b" })).toMatchObject({ state: "running", attempt: 1 });
-    expect(await verbs.complete(claims.slice(0, 1))).toEqual(["lost"]);
+  });
+
+  it("tells who has completed it, and did not hear so, that it is done, and changes nothing", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    const [first, second] = [
+      { scope, key: "first", attempt: 1, result: '"once"' },
+      { scope, key: "second", attempt: 1 },
+    ];
+    for (const { key } of [first, second]) await ledger.recordAndClaim({ scope, key });
+    expect(await verbs.complete([first, second])).toEqual(["done", "done"]);
+    const before = await verbs.look(first);
+    expect(await verbs.complete([{ ...first, result: '"twice"' }])).toEqual(["kept"]);
+    expect(await verbs.complete([second, { ...first, attempt: 2 }])).toEqual(["kept", "lost"]);
+    expect(await verbs.fail([{ ...first, reason: "cut off", retry: "never" }])).toEqual(["done"]);
+    expect(await verbs.look(first)).toEqual(before);
+    // Whoever runs it again has to complete it again.
+    await verbs.replay([first], { again: true });
+    expect(await verbs.complete([first])).toEqual(["lost"]);
+    expect(await verbs.fail([{ ...first, reason: "cut off", retry: "never" }])).toEqual(["lost"]);
   });
 
   it("tries again after a backoff that grows, and keeps the reason", async () => {
