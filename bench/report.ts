@@ -15,7 +15,8 @@ export function report(results: Results): string {
   return [
     "# Benchmarks",
     `Written by \`npm run bench\` on ${results.at}. Everything ran on one machine, what is compared in one run, on one ` +
-      `Postgres with one payload (a Stripe event of 3.4 KB), each variant in a process and a database of its own. ` +
+      `Postgres with one payload (a Stripe event of 3.4 KB), each variant in a process and a database of its own. The ` +
+      `server is as one that has been running: it uses segments of its log again, and has touched its memory. ` +
       `Variants take turns, round after round; a figure is the median of the rounds, a ratio the median of the ratios ` +
       `within each round. Ratios travel to other machines, events a second do not.`,
     "![Events a second of every variant](benchmarks.svg)",
