@@ -47,7 +47,8 @@ export class Victim {
     let last = "";
     this.base = await new Promise<string>((resolve, reject) => {
       child.stdout.on("data", (chunk: Buffer) => {
-        if (said.length < 100_000) said += chunk.toString();
+        if (this.base) return;
+        said += chunk.toString();
         const health = /"message":"ready".*"health":"([^"]+)\/healthz"/.exec(said);
         if (health) resolve(health[1]!);
       });
