@@ -123,6 +123,41 @@ begin
 end
 $fn$;
 
+-- What a process has finished and what it records next, in one statement and one commit: a statement costs the server
+-- as much as ten of its tasks. Never of tasks in a group: to let the next one in takes the group's lock, and whoever waits
+-- for a key below would hold it. The completions come first: an insert may wait for somebody's open transaction, and
+-- leases count from its end. Whoever has recorded such a key in his transaction and then cancels one of the completed
+-- can deadlock with that; Postgres then ends one of both, and each is tried again.
+--   {"completed": [as complete], "recorded": [as record]}
+create function onceward.complete_and_record_many(
+  done_scopes text[], done_keys text[], done_attempts text[], done_results text[],
+  scopes text[], keys text[], bodies text[], types text[] default null, fingerprints text[] default null,
+  options text[] default null, lease text default null, worker text default null
+) returns jsonb
+  language plpgsql volatile
+  as $fn$
+declare
+  completed constant jsonb := onceward.complete_many(done_scopes, done_keys, done_attempts, done_results);
+begin
+  return jsonb_build_object('completed', completed,
+    'recorded', onceward.record_many(scopes, keys, bodies, types, fingerprints, options, lease, worker));
+end
+$fn$;
+
+-- The same for a driver that sends its arrays as they are, as record_call.
+create procedure onceward.complete_and_record_call(
+  done_scopes text[], done_keys text[], done_attempts text[], done_results text[],
+  scopes text[], keys text[], bodies text[], types text[], fingerprints text[], options text[], lease text,
+  worker text, inout answer jsonb default null
+)
+  language plpgsql
+  as $fn$
+begin
+  answer := onceward.complete_and_record_many(done_scopes, done_keys, done_attempts, done_results, scopes, keys, bodies,
+    types, fingerprints, options, lease, worker);
+end
+$fn$;
+
 -- fail: this attempt did not succeed. ["waiting" | "dead" | "unknown" | "done" | "lost", …]. "done": it did succeed,
 -- and only the answer to its completion was lost on its way; nothing changed now.
 -- retries, one an item:

@@ -8,6 +8,17 @@ export interface CoalesceOptions {
   readonly flushes?: number | undefined;
   /** Somebody goes on as soon as a call is answered; left out where answers only end what is done. */
   readonly awaited?: boolean | undefined;
+  /** Flushes of another kind go first, which may take these along. */
+  readonly yields?: boolean | undefined;
+}
+
+/** Calls that share flushes. */
+export interface Coalesced<Item, Answer> {
+  (item: Item): Promise<Answer>;
+  /** Takes out those who wait and may go along with the flush of another kind, which then answers them. */
+  take(mayGoAlong: (item: Item) => boolean): Call<Item, Answer>[];
+  /** That flush failed: they go out by themselves, and along with nobody any more. */
+  giveBack(calls: readonly Call<Item, Answer>[]): void;
 }
 
 /** How calls that say the same share one item of a batch. */
@@ -33,12 +44,13 @@ const worthAnother = 16;
  */
 const worthHalving = 32;
 
-interface Call<Item, Answer> {
+export interface Call<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   /** Those who said the same after it. */
   joined?: Call<Item, Answer>[];
+  goesAlone?: boolean;
 }
 
 /**
@@ -51,8 +63,8 @@ interface Call<Item, Answer> {
 export function coalesce<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   options: CoalesceOptions & { readonly joining?: Joining<Item, Answer> | undefined } = {},
-): (item: Item) => Promise<Answer> {
-  const { max = 100, flushes = 1, awaited = false, joining } = options;
+): Coalesced<Item, Answer> {
+  const { max = 100, flushes = 1, awaited = false, yields = false, joining } = options;
   const waiting: Call<Item, Answer>[] = [];
   /** A flush is everybody's: it must not carry along the async context of whoever came first. */
   const outside = AsyncLocalStorage.snapshot();
@@ -75,17 +87,44 @@ export function coalesce<Item, Answer>(
     }
   }
 
-  return (item) =>
+  function planSend(): void {
+    if (planned || !isTime()) return;
+    planned = true;
+    const sendPlanned = (): void => {
+      planned = false;
+      outside(send);
+    };
+    // After the microtasks of this turn, so that callers who start together share a flush.
+    setImmediate(() => {
+      // Where all were taken along there is nothing to wait for: those who come next have a turn of their own.
+      if (yields && waiting.length > 0) setImmediate(sendPlanned);
+      else sendPlanned();
+    });
+  }
+
+  const call = (item: Item): Promise<Answer> =>
     new Promise((resolve, reject) => {
       waiting.push({ item, resolve, reject });
-      if (planned || !isTime()) return;
-      planned = true;
-      // After the microtasks of this turn, so that callers who start together share a flush.
-      setImmediate(() => {
-        planned = false;
-        outside(send);
-      });
+      planSend();
     });
+  return Object.assign(call, {
+    take(mayGoAlong: (item: Item) => boolean): Call<Item, Answer>[] {
+      const taken: Call<Item, Answer>[] = [];
+      if (waiting.length === 0) return taken;
+      const left = waiting.filter((one) => {
+        const goes = taken.length < max && !one.goesAlone && mayGoAlong(one.item);
+        if (goes) taken.push(one);
+        return !goes;
+      });
+      waiting.splice(0, Infinity, ...left);
+      return taken;
+    },
+    giveBack(calls: readonly Call<Item, Answer>[]): void {
+      for (const one of calls) one.goesAlone = true;
+      waiting.unshift(...calls);
+      planSend();
+    },
+  });
 }
 
 /** The first of those who wait, so many of them that differ. */

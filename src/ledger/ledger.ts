@@ -2,10 +2,20 @@ import type { Database, Queryable } from "../database/database.ts";
 import { checkClaim, checkFailure, checkStep, checkTask } from "./check.ts";
 import { currentDryRun } from "../database/dry-run.ts";
 import { isInsideTransaction } from "../database/session.ts";
+import { takingAlong } from "./along.ts";
 import { coalesce } from "./coalesce.ts";
 import { equalTasks } from "./join.ts";
 import { checkSchemaName, defaultSchema } from "./schema.ts";
-import type { Claim, ClaimedTask, NewTask, Recorded, Retry, StepToSave } from "./task.ts";
+import type {
+  Claim,
+  ClaimedTask,
+  Completed,
+  Completion,
+  NewTask,
+  Recorded,
+  Retry,
+  StepToSave,
+} from "./task.ts";
 import { Verbs } from "./verbs.ts";
 
 export interface LedgerOptions {
@@ -37,7 +47,7 @@ export class Ledger {
   readonly record: (task: NewTask) => Promise<Recorded>;
   /** The same, and claims it for this process. */
   readonly recordAndClaim: (task: NewTask) => Promise<Recorded>;
-  readonly complete: (claim: Claim & { result?: string | undefined }) => Promise<"done" | "kept" | "lost">;
+  readonly complete: (completion: Completion) => Promise<Completed>;
   readonly fail: (
     claim: Claim & { reason: string; retry: Retry },
   ) => Promise<"waiting" | "dead" | "unknown" | "done" | "lost">;
@@ -60,19 +70,29 @@ export class Ledger {
     const shared = <Item, Answer>(
       check: (item: Item) => void,
       flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
-      awaited = true,
     ): ((item: Item) => Promise<Answer>) =>
-      checked(check, apart(goesAlone, flush, coalesce(flush, { flushes, awaited })));
-    const recording = (
-      flush: (tasks: readonly NewTask[]) => Promise<readonly Recorded[]>,
-    ): ((task: NewTask) => Promise<Recorded>) =>
-      checked(
-        checkTask,
-        apart(goesAlone, flush, coalesce(flush, { flushes, awaited: true, joining: equalTasks })),
-      );
-    this.record = recording((tasks) => verbs.record(tasks));
-    this.recordAndClaim = recording((tasks) => verbs.record(tasks, claim));
-    this.complete = shared(checkClaim, (claims) => verbs.complete(claims), false);
+      checked(check, apart(goesAlone, flush, coalesce(flush, { flushes, awaited: true })));
+    const complete = (completions: readonly Completion[]): Promise<Completed[]> =>
+      verbs.complete(completions);
+    const completing = coalesce(complete, { flushes, yields: true });
+    this.complete = checked(checkClaim, apart(goesAlone, complete, completing));
+    // Who enqueues the next task when one is done, does both at once: they share a statement. Measured with 64 callers
+    // and empty jobs: half the statements, 15 % less CPU of both sides, 15 % more a second.
+    const recording = (holder?: typeof claim): ((task: NewTask) => Promise<Recorded>) => {
+      const flush = (tasks: readonly NewTask[]): Promise<Recorded[]> => verbs.record(tasks, holder);
+      const flushAlong = takingAlong(flush, {
+        others: completing,
+        mayGoAlong: ({ serial }) => (serial ?? null) === null,
+        async together(completions, tasks) {
+          const { completed, recorded } = await verbs.completeAndRecord(completions, tasks, holder);
+          return { others: completed, own: recorded };
+        },
+      });
+      const calls = coalesce(flushAlong, { flushes, awaited: true, joining: equalTasks });
+      return checked(checkTask, apart(goesAlone, flush, calls));
+    };
+    this.record = recording();
+    this.recordAndClaim = recording(claim);
     this.fail = shared(checkFailure, (claims) => verbs.fail(claims));
     this.renew = shared(checkClaim, (claims) => verbs.renew(claims, this.leaseMs));
     this.saveStep = shared(checkStep, (steps) => verbs.saveSteps(steps));

@@ -32,6 +32,7 @@ const json = ["answer", "steps"];
  */
 const large: Readonly<Record<string, { readonly argument: number; readonly procedure: string }>> = {
   record_many: { argument: 2, procedure: "record_call" },
+  complete_and_record_many: { argument: 6, procedure: "complete_and_record_call" },
 };
 
 /** A verb as the statement that is sent, with its arguments as parameters in the form that the driver likes. */

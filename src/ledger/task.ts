@@ -41,6 +41,16 @@ export interface Claim extends TaskIdentity {
   readonly attempt: number;
 }
 
+/** A claim whose work is done. */
+export interface Completion extends Claim {
+  /** JSON, where there is something to keep. */
+  readonly result?: string | undefined;
+  /** Its group, the next of which may run then. */
+  readonly serial?: string | null | undefined;
+}
+
+export type Completed = "done" | "kept" | "lost";
+
 export type StepState = "started" | "done" | "failed" | "waiting";
 
 export interface SavedStep {

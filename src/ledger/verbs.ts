@@ -38,6 +38,8 @@ import {
   type Claim,
   type Claimed,
   type ClaimedDue,
+  type Completed,
+  type Completion,
   type NewTask,
   type Recorded,
   type Retry,
@@ -63,29 +65,21 @@ export class Verbs {
     return new Verbs(transaction, this.#schema);
   }
 
-  async record(tasks: readonly NewTask[], claim?: { leaseMs: number; worker: string }): Promise<Recorded[]> {
-    for (const task of tasks) checkTask(task);
-    const stored = tasks.map(storedForm);
-    const answers = await this.call<Array<Recorded | { outcome: "refused"; code: ErrorCode }>>(
-      "record_many",
-      [
-        tasks.map((task) => task.scope),
-        tasks.map((task) => task.key),
-        stored.map(({ body }) => body),
-        tasks.map((task) => task.type ?? null),
-        tasks.map((task) => task.fingerprint ?? null),
-        stored.every(({ options }) => options === null) ? null : stored.map(({ options }) => options),
-        claim ? lease(claim.leaseMs) : null,
-        claim?.worker ?? null,
-      ],
+  async record(tasks: readonly NewTask[], claim?: Holder): Promise<Recorded[]> {
+    return recordedOf(await this.call("record_many", recordColumns(tasks, claim)));
+  }
+
+  /** Both in one statement and one commit; see sql/004_finish.sql for which tasks. */
+  async completeAndRecord(
+    completions: readonly Completion[],
+    tasks: readonly NewTask[],
+    claim?: Holder,
+  ): Promise<{ completed: Completed[]; recorded: Recorded[] }> {
+    const { completed, recorded } = await this.call<{ completed: Completed[]; recorded: RecordAnswer[] }>(
+      "complete_and_record_many",
+      [...completionColumns(completions), ...recordColumns(tasks, claim)],
     );
-    return answers.map((answer) => {
-      if (answer.outcome === "refused")
-        throw new OncewardError(answer.code, `The ledger refused it: ${answer.code}.`);
-      return answer.outcome === "claimed" && answer.task
-        ? { ...answer, task: claimedTask(answer.task) }
-        : answer;
-    });
+    return { completed, recorded: recordedOf(recorded) };
   }
 
   async claim(
@@ -118,18 +112,12 @@ export class Verbs {
     return this.call("renew_many", [...claimColumns(claims), lease(leaseMs)]);
   }
 
-  async complete(
-    claims: readonly (Claim & { result?: string | undefined })[],
-  ): Promise<Array<"done" | "kept" | "lost">> {
-    const results = claims.map((claim) => claim.result ?? null);
-    return this.call("complete_many", [
-      ...claimColumns(claims),
-      results.every((result) => result === null) ? null : results,
-    ]);
+  async complete(completions: readonly Completion[]): Promise<Completed[]> {
+    return this.call("complete_many", completionColumns(completions));
   }
 
   /** The same as the last word of a transaction: rejects, now or at the commit, where the claim is lost. */
-  completeLast(claim: Claim & { result?: string | undefined }): Promise<void> {
+  completeLast(claim: Completion): Promise<void> {
     checkClaim(claim);
     const { scope, key, attempt, result } = claim;
     return this.#last("complete", [scope, key, String(attempt), result], "done");
@@ -424,6 +412,48 @@ export class Verbs {
     giveBack(params);
     return read(rows);
   }
+}
+
+/** Who claims what it records, and for how long. */
+interface Holder {
+  readonly leaseMs: number;
+  readonly worker: string;
+}
+
+type RecordAnswer = Recorded | { readonly outcome: "refused"; readonly code: ErrorCode };
+
+function recordColumns(tasks: readonly NewTask[], claim: Holder | undefined): Argument[] {
+  for (const task of tasks) checkTask(task);
+  const stored = tasks.map(storedForm);
+  return [
+    tasks.map((task) => task.scope),
+    tasks.map((task) => task.key),
+    stored.map(({ body }) => body),
+    tasks.map((task) => task.type ?? null),
+    tasks.map((task) => task.fingerprint ?? null),
+    orNull(stored.map(({ options }) => options)),
+    claim ? lease(claim.leaseMs) : null,
+    claim?.worker ?? null,
+  ];
+}
+
+function recordedOf(answers: readonly RecordAnswer[]): Recorded[] {
+  return answers.map((answer) => {
+    if (answer.outcome === "refused")
+      throw new OncewardError(answer.code, `The ledger refused it: ${answer.code}.`);
+    return answer.outcome === "claimed" && answer.task
+      ? { ...answer, task: claimedTask(answer.task) }
+      : answer;
+  });
+}
+
+function completionColumns(completions: readonly Completion[]): Argument[] {
+  return [...claimColumns(completions), orNull(completions.map(({ result }) => result ?? null))];
+}
+
+/** Null in place of a column that holds nothing else. */
+function orNull(column: (string | null)[]): (string | null)[] | null {
+  return column.every((one) => one === null) ? null : column;
 }
 
 const claimed =

@@ -97,7 +97,7 @@ interface End {
 }
 
 async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ran> {
-  const { scope, key, attempt } = task;
+  const { scope, key, attempt, serial } = task;
   if ("error" in ended) {
     const { error } = ended;
     if (lease.lost) return { outcome: "lost", error };
@@ -118,7 +118,7 @@ async function tellEnd({ ledger, backoff, task, lease, ended }: End): Promise<Ra
   if (finish.finish === "defer")
     return { outcome: await tell(lease, () => ledger.verbs.defer(task, finish.until)) };
   const { result } = finish;
-  const state = await tell(lease, () => ledger.complete({ scope, key, attempt, result }));
+  const state = await tell(lease, () => ledger.complete({ scope, key, attempt, result, serial }));
   return state === "lost" ? { outcome: "lost" } : { outcome: "done", result };
 }
 

@@ -58,7 +58,14 @@ export interface Write {
 }
 
 /** Verbs that carry an attempt. */
-const fenced = new Set(["complete_many", "fail_many", "renew_many", "step_save_many", "defer"]);
+const fenced = new Set([
+  "complete_many",
+  "complete_and_record_many",
+  "fail_many",
+  "renew_many",
+  "step_save_many",
+  "defer",
+]);
 
 /** The claims on whose behalf a statement writes. */
 export function writesOf(statement: Statement): Write[] {

@@ -1,13 +1,16 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, it } from "vitest";
+import { dryRunnable, dryTransaction } from "../../src/database/dry-run.ts";
 import { pgDatabase } from "../../src/database/pg.ts";
 import { pgliteDatabase } from "../../src/database/pglite.ts";
 import { OncewardError } from "../../src/errors.ts";
+import { takingAlong } from "../../src/ledger/along.ts";
 import { coalesce } from "../../src/ledger/coalesce.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { migrate } from "../../src/ledger/migrate.ts";
 import { createPglite } from "../support/pglite.ts";
 import { needs, startPostgres } from "../support/postgres.ts";
+import { watched } from "../worker/support.ts";
 import { describeOnServer, freshLane } from "./support.ts";
 
 /** A flush that the test ends itself, batch by batch. */
@@ -181,6 +184,93 @@ describe("concurrent calls", () => {
   });
 });
 
+describe("calls of two kinds that come together", () => {
+  /** Letters, which take numbers along; what was sent, in order. */
+  function twoKinds(fail: (sent: string) => unknown = () => undefined) {
+    const sent: string[] = [];
+    const send = async <T>(text: string, answers: T): Promise<T> => {
+      sent.push(text);
+      const error = fail(text);
+      if (error) throw error;
+      return answers;
+    };
+    const numbers = coalesce(
+      (items: readonly number[]) =>
+        send(
+          items.join(""),
+          items.map((one) => -one),
+        ),
+      { yields: true },
+    );
+    const flush = (items: readonly string[]): Promise<readonly string[]> =>
+      send(
+        items.join(""),
+        items.map((one) => one.toUpperCase()),
+      );
+    const letters = coalesce(
+      takingAlong(flush, {
+        others: numbers,
+        mayGoAlong: (number: number) => number < 8,
+        together: (others, own) =>
+          send([...others, ...own].join(""), {
+            others: others.map((one) => -one),
+            own: own.map((one) => one.toUpperCase()),
+          }),
+      }),
+    );
+    return { sent, numbers, letters };
+  }
+
+  it("share a flush, each with its own answer", async () => {
+    const { sent, numbers, letters } = twoKinds();
+    expect(await Promise.all([letters("a"), numbers(1), letters("b"), numbers(2)])).toEqual([
+      "A",
+      -1,
+      "B",
+      -2,
+    ]);
+    expect(sent).toEqual(["12ab"]);
+    expect(await Promise.all([numbers(3), letters("c")])).toEqual([-3, "C"]);
+    expect(await letters("d")).toBe("D");
+    expect(await numbers(4)).toBe(-4);
+    expect(sent.slice(1)).toEqual(["3c", "d", "4"]);
+  });
+
+  it("leave those for themselves who may not go along", async () => {
+    const { sent, numbers, letters } = twoKinds();
+    expect(await Promise.all([letters("a"), numbers(9), numbers(1)])).toEqual(["A", -9, -1]);
+    expect(sent).toEqual(["1a", "9"]);
+  });
+
+  it("are not failed by each other: each kind is tried for itself, and along with nobody any more", async () => {
+    for (const bad of ["1", "a"]) {
+      const { sent, numbers, letters } = twoKinds((text) => text.includes(bad) && new Error("refused"));
+      const settled = await Promise.allSettled([letters("a"), letters("b"), numbers(1), numbers(2)]);
+      const expected = [
+        ["A", "a"],
+        ["B", "b"],
+        [-1, "1"],
+        [-2, "2"],
+      ].map(([value, name]) => (name === bad ? { reason: { message: "refused" } } : { value }));
+      expect(settled).toMatchObject(expected);
+      expect(sent.filter((text) => /\d[a-z]/.test(text))).toEqual(["12ab"]);
+    }
+  });
+
+  it("go on by themselves where the database was away for the others", async () => {
+    const away = new OncewardError("database_unavailable", "away");
+    let isAway = true;
+    const { sent, numbers, letters } = twoKinds(() => {
+      const error = isAway && away;
+      isAway = false;
+      return error;
+    });
+    const settled = await Promise.allSettled([letters("a"), numbers(1)]);
+    expect(settled).toMatchObject([{ reason: away }, { value: -1 }]);
+    expect(sent).toEqual(["1a", "1"]);
+  });
+});
+
 describe("the async context of a caller", () => {
   it("is not that of the flush, nor of those after it", async () => {
     const context = new AsyncLocalStorage<string>();
@@ -268,6 +358,70 @@ describeOnServer("newest", "a ledger under many callers", (bench) => {
       "duplicate",
       "lost",
     ]);
+  });
+
+  it("completes and records in one statement, but for tasks of a group", async () => {
+    const { database } = bench();
+    const watch = watched(database);
+    const ledger = new Ledger(watch.database);
+    const scope = freshLane();
+    await ledger.record({ scope, key: "grouped", serial: "g" });
+    await ledger.verbs.claim({ scope, key: "grouped" }, { leaseMs: 60_000, worker: "w" });
+    for (const key of ["a", "b"]) await ledger.recordAndClaim({ scope, key });
+    const claimed = { outcome: "claimed", attempt: 1 };
+    const complete = (key: string, serial?: string) =>
+      ledger.complete({ scope, key, attempt: 1, result: `"${key}"`, serial });
+    let before = watch.sent.length;
+    expect(await Promise.all([complete("a"), ledger.recordAndClaim({ scope, key: "c", body: "3" })])).toEqual(
+      ["done", claimed],
+    );
+    expect(watch.sent.slice(before)).toEqual(["complete_and_record_call"]);
+    expect(await ledger.verbs.look({ scope, key: "a" })).toMatchObject({ state: "done", result: '"a"' });
+    expect(await ledger.verbs.look({ scope, key: "c" })).toMatchObject({ state: "running" });
+    expect(await ledger.verbs.payload({ scope, key: "c" })).toBe("3");
+
+    before = watch.sent.length;
+    expect(
+      await Promise.all([complete("grouped", "g"), complete("b"), ledger.record({ scope, key: "d" })]),
+    ).toEqual(["done", "done", { outcome: "recorded" }]);
+    expect(watch.sent.slice(before).toSorted()).toEqual(["complete_and_record_call", "complete_many"]);
+  });
+
+  it("has nothing of others in the statements of a dry run", async () => {
+    const { database } = bench();
+    const ledger = new Ledger(dryRunnable(database));
+    const scope = freshLane();
+    await ledger.recordAndClaim({ scope, key: "a" });
+    const outside = AsyncLocalStorage.snapshot();
+    const answers = await dryTransaction(database, () =>
+      Promise.all([
+        outside(() => ledger.complete({ scope, key: "a", attempt: 1 })),
+        ledger.record({ scope, key: "dry" }),
+      ]),
+    );
+    expect(answers).toEqual(["done", { outcome: "recorded" }]);
+    expect(await ledger.verbs.look({ scope, key: "a" })).toMatchObject({ state: "done" });
+    expect(await ledger.verbs.look({ scope, key: "dry" })).toBe(null);
+  });
+
+  it("completes what is done also where what was recorded with it is refused", async () => {
+    const { ledger, database } = bench();
+    const scope = freshLane();
+    await database.query("insert into onceward.payload (scope, key, body) values ($1::text, 'orphan', 'x')", [
+      scope,
+    ]);
+    await ledger.recordAndClaim({ scope, key: "a" });
+    const settled = await Promise.allSettled([
+      ledger.complete({ scope, key: "a", attempt: 1 }),
+      ledger.record({ scope, key: "orphan" }),
+      ledger.record({ scope, key: "b" }),
+    ]);
+    expect(settled).toMatchObject([
+      { value: "done" },
+      { status: "rejected" },
+      { value: { outcome: "recorded" } },
+    ]);
+    expect(await ledger.verbs.look({ scope, key: "a" })).toMatchObject({ state: "done" });
   });
 
   it("fails only the caller whose row the database refuses", async () => {

@@ -40,6 +40,44 @@ export function finishSuite(suite: () => Suite): void {
     expect(await verbs.fail([{ ...first, reason: "cut off", retry: "never" }])).toEqual(["lost"]);
   });
 
+  it("completes and records in one statement, and says of each what it would say alone", async () => {
+    const { ledger, verbs } = suite();
+    const scope = freshLane();
+    const claim = { leaseMs: 60_000, worker: "w" };
+    for (const key of ["a", "b", "kept"]) await ledger.recordAndClaim({ scope, key });
+    await verbs.complete([{ scope, key: "kept", attempt: 1 }]);
+    const { completed, recorded } = await verbs.completeAndRecord(
+      [
+        { scope, key: "b", attempt: 2 },
+        { scope, key: "kept", attempt: 1 },
+        { scope, key: "a", attempt: 1, result: '"ü"' },
+      ],
+      [
+        { scope, key: "new", body: "5" },
+        // It has been completed before, in the same statement.
+        { scope, key: "a" },
+        { scope, key: "later", delayMs: 60_000 },
+      ],
+      claim,
+    );
+    expect(completed).toEqual(["lost", "kept", "done"]);
+    expect(recorded).toEqual([
+      { outcome: "claimed", attempt: 1 },
+      { outcome: "duplicate", state: "done" },
+      { outcome: "recorded" },
+    ]);
+    expect(await verbs.look({ scope, key: "a" })).toMatchObject({ state: "done", result: '"ü"' });
+    expect(await verbs.look({ scope, key: "b" })).toMatchObject({ state: "running", attempt: 1 });
+    expect(await verbs.look({ scope, key: "new" })).toMatchObject({ state: "running" });
+    expect(await verbs.payload({ scope, key: "new" })).toBe("5");
+    expect(await verbs.completeAndRecord([{ scope, key: "new", attempt: 1 }], [{ scope, key: "c" }])).toEqual(
+      {
+        completed: ["done"],
+        recorded: [{ outcome: "recorded" }],
+      },
+    );
+  });
+
   it("tries again after a backoff that grows, and keeps the reason", async () => {
     const { ledger, verbs, clock } = suite();
     const scope = freshLane();
