@@ -11,8 +11,12 @@ const horizonMs = 20;
  * a task, so that twelve at a time take twice as much of it as sixty.
  */
 const backlogHorizonMs = 100;
-/** The most that is taken ahead; a lane that gets through more in the horizon gains nothing from it. */
-const maxAhead = 128;
+/**
+ * The most that is taken ahead: two claims and a half, so that there is work while the next one is on its way. Measured on
+ * a backlog of empty jobs: with one claim this process is idle for a third of the time, and a sixth slower; with
+ * twice as much it is no faster.
+ */
+const maxAhead = 320;
 /** The most of one claim: the sooner it answers, the sooner the next one is sent. */
 const maxClaim = 128;
 /** Payloads that wait in memory, in characters of a lane. */
