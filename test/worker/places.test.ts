@@ -136,10 +136,12 @@ describe("places", () => {
     const one = lane("one");
     const places = new Places([one], 4);
     ran(places, one, 0.01);
-    while (places.room(one) > 1) places.expect(one);
+    let taken = 0;
+    for (; places.room(one) > 1; taken++) places.expect(one);
+    expect(taken).toBeGreaterThan(80);
     expect(places.ask()).toBeUndefined();
     expect(places.hasRoomForMore).toBe(false);
-    for (let i = 0; i < 80; i++) places.dismiss(one);
+    for (let i = 0; i < taken / 2; i++) places.dismiss(one);
     expect(places.hasRoomForMore).toBe(true);
     expect(places.ask()?.max).toBeGreaterThan(80);
   });
