@@ -139,6 +139,34 @@ describe("concurrent calls", () => {
     expect(sizes).toEqual([120, 120, 10]);
   });
 
+  it("that say the same are answered in turns, so that others get theirs in between", async () => {
+    const joining = {
+      nameOf: (item: string) => item,
+      isEqual: (a: string, b: string) => a === b,
+      asJoined: (answer: string) => `${answer} again`,
+    };
+    for (const error of [undefined, new OncewardError("database_unavailable", "gone")]) {
+      const { flush, batches, end, begun } = manual();
+      const call = coalesce(flush, { joining });
+      let told = 0;
+      const calls = Array.from({ length: 1_000 }, () =>
+        call("storm").then(
+          (answer) => (told++, answer),
+          (thrown: unknown) => (told++, thrown),
+        ),
+      );
+      await begun(1);
+      const other = call("other").then(() => told);
+      end(error);
+      await begun(2);
+      end();
+      expect(await other).toBeLessThan(500);
+      const answers = await Promise.all(calls);
+      expect(batches).toEqual([["storm"], ["other"]]);
+      expect(new Set<unknown>(answers)).toEqual(new Set<unknown>(error ? [error] : ["STORM", "STORM again"]));
+    }
+  });
+
   it("are not failed by one bad row among them: each is tried for itself", async () => {
     const batches: (readonly string[])[] = [];
     const call = coalesce(async (items: readonly string[]) => {
