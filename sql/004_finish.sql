@@ -148,11 +148,14 @@ $fn$;
 create procedure onceward.complete_and_record_call(
   done_scopes text[], done_keys text[], done_attempts text[], done_results text[],
   scopes text[], keys text[], bodies text[], types text[], fingerprints text[], options text[], lease text,
-  worker text, inout answer jsonb default null
+  worker text, lock_wait text default null, inout answer jsonb default null
 )
   language plpgsql
   as $fn$
 begin
+  if lock_wait is not null then
+    perform set_config('lock_timeout'::text, lock_wait, true);
+  end if;
   answer := onceward.complete_and_record_many(done_scopes, done_keys, done_attempts, done_results, scopes, keys, bodies,
     types, fingerprints, options, lease, worker);
 end

@@ -39,6 +39,7 @@ export const errorTable = {
   // What the database did
   database_unavailable: { status: 503, retry: true },
   pool_exhausted: { status: 503, retry: true },
+  key_busy: { status: 503, retry: true },
   database_nested: { status: 500, retry: false },
   database_locked: { status: 500, retry: false },
   driver_missing: { status: 500, retry: false },

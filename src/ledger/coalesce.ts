@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { OncewardError } from "../errors.ts";
 
-export interface CoalesceOptions {
+export interface CoalesceOptions<Item> {
   /** The most items of one flush; it bounds the time one statement takes. */
   readonly max?: number | undefined;
   /** At most so many flushes at once; one where a single session serves everybody. */
@@ -10,6 +10,8 @@ export interface CoalesceOptions {
   readonly awaited?: boolean | undefined;
   /** Flushes of another kind go first, which may take these along. */
   readonly yields?: boolean | undefined;
+  /** Equal for those that stand in each other's way in the database, and quick to say: one of them is under way at a time. */
+  readonly nameOf?: ((item: Item) => string) | undefined;
 }
 
 /** Calls that share flushes. */
@@ -21,10 +23,8 @@ export interface Coalesced<Item, Answer> {
   giveBack(calls: readonly Call<Item, Answer>[]): void;
 }
 
-/** How calls that say the same share one item of a batch. */
+/** How calls that say the same, and so have one name, share one item of a batch. */
 export interface Joining<Item, Answer> {
-  /** Equal for what is equal, and quick to say. */
-  nameOf(item: Item): string;
   isEqual(a: Item, b: Item): boolean;
   /** The answer of those who joined, from that of the first. */
   asJoined(answer: Answer): Answer;
@@ -45,6 +45,12 @@ const worthAnother = 16;
 const worthHalving = 32;
 
 /**
+ * A flush that takes so long waits for somebody's lock, such as an open transaction that has recorded the same key; or
+ * the database is busy. Others do not wait for its end any longer. In ms: ten times what a flush takes.
+ */
+const slowMs = 50;
+
+/**
  * So many of those who joined another are answered at once. Who answers a thousand duplicates in one turn reads nothing
  * meanwhile: unrelated events in a storm waited 259 ms (p99), and now 151 (bench/, medians of six in turns).
  */
@@ -56,7 +62,15 @@ export interface Call<Item, Answer> {
   readonly reject: (error: unknown) => void;
   /** Those who said the same after it. */
   joined?: Call<Item, Answer>[];
+  /** Not along with a flush of another kind. */
+  stays?: boolean;
+  /** In a flush of its own. */
   goesAlone?: boolean;
+}
+
+/** A flush under way. */
+interface Flight {
+  isSlow: boolean;
 }
 
 /**
@@ -68,33 +82,95 @@ export interface Call<Item, Answer> {
  */
 export function coalesce<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
-  options: CoalesceOptions & { readonly joining?: Joining<Item, Answer> | undefined } = {},
+  options: CoalesceOptions<Item> & { readonly joining?: Joining<Item, Answer> | undefined } = {},
 ): Coalesced<Item, Answer> {
-  const { max = 100, flushes = 1, awaited = false, yields = false, joining } = options;
-  const waiting: Call<Item, Answer>[] = [];
+  const { max = 100, flushes = 1, awaited = false, yields = false, nameOf, joining } = options;
+  let waiting: Call<Item, Answer>[] = [];
+  const underWay = new Set<Flight>();
+  /** How many of them are not slow. */
+  let quick = 0;
+  /** What is said in them. */
+  const names = new Set<string>();
   /** A flush is everybody's: it must not carry along the async context of whoever came first. */
   const outside = AsyncLocalStorage.snapshot();
-  let underWay = 0;
   let planned = false;
+  let watching = false;
 
   const isTime = (): boolean =>
-    waiting.length > 0 && (underWay === 0 || (underWay < flushes && waiting.length >= worthAnother));
+    waiting.length > 0 && underWay.size < flushes && (quick === 0 || waiting.length >= worthAnother);
 
   function send(): void {
     while (isTime()) {
       const half = awaited && flushes > 1 ? Math.max(worthHalving, Math.ceil(waiting.length / 2)) : max;
-      const size = Math.min(half, max);
-      const batch = joining ? takeJoined(waiting, size, joining) : waiting.splice(0, size);
-      underWay++;
-      void settle(flush, batch, joining).then(() => {
-        underWay--;
-        send();
-      });
+      const batch = takeBatch(Math.min(half, max));
+      if (batch.length === 0) break;
+      fly(batch);
     }
+    watch();
+  }
+
+  function fly(batch: readonly Call<Item, Answer>[]): void {
+    const flight: Flight = { isSlow: false };
+    const said = nameOf ? batch.map((call) => nameOf(call.item)) : [];
+    for (const name of said) names.add(name);
+    underWay.add(flight);
+    quick++;
+    void settle(flush, batch, joining).then((alone) => {
+      for (const one of alone) one.goesAlone = true;
+      if (alone.length > 0) waiting = [...alone, ...waiting];
+      for (const name of said) names.delete(name);
+      underWay.delete(flight);
+      if (!flight.isSlow) quick--;
+      send();
+    });
+  }
+
+  /**
+   * The first of those who wait, so many of them that differ. Who says what is under way waits for its end: where that
+   * one waits for a lock, so would he, with one more flush.
+   */
+  function takeBatch(size: number): readonly Call<Item, Answer>[] {
+    const batch: Call<Item, Answer>[] = [];
+    const held: Call<Item, Answer>[] = [];
+    const byName = new Map<string, Call<Item, Answer>>();
+    let seen = 0;
+    for (const call of waiting) {
+      const name = nameOf?.(call.item);
+      const other = joining && name !== undefined ? byName.get(name) : undefined;
+      if (name !== undefined && names.has(name)) held.push(call);
+      else if (other && joining?.isEqual(other.item, call.item)) (other.joined ??= []).push(call);
+      else if (batch.length === size || (batch[0] && (batch[0].goesAlone || call.goesAlone))) break;
+      else {
+        batch.push(call);
+        if (name !== undefined && !other) byName.set(name, call);
+      }
+      seen++;
+    }
+    if (held.length === 0) waiting.splice(0, seen);
+    else if (batch.length > 0) waiting = [...held, ...waiting.slice(seen)];
+    return batch;
+  }
+
+  /** Looks after a while whether those under way still are, where somebody waits for them. */
+  function watch(): void {
+    if (watching || waiting.length === 0 || quick === 0 || underWay.size >= flushes) return;
+    watching = true;
+    const seen = [...underWay];
+    const look = (): void => {
+      watching = false;
+      for (const flight of seen) {
+        if (flight.isSlow || !underWay.has(flight)) continue;
+        flight.isSlow = true;
+        quick--;
+      }
+      send();
+    };
+    outside(() => setTimeout(look, slowMs));
   }
 
   function planSend(): void {
-    if (planned || !isTime()) return;
+    if (planned) return;
+    if (!isTime()) return watch();
     planned = true;
     const sendPlanned = (): void => {
       planned = false;
@@ -117,75 +193,48 @@ export function coalesce<Item, Answer>(
     take(mayGoAlong: (item: Item) => boolean): Call<Item, Answer>[] {
       const taken: Call<Item, Answer>[] = [];
       if (waiting.length === 0) return taken;
-      const left = waiting.filter((one) => {
-        const goes = taken.length < max && !one.goesAlone && mayGoAlong(one.item);
+      waiting = waiting.filter((one) => {
+        const goes = taken.length < max && !one.stays && !one.goesAlone && mayGoAlong(one.item);
         if (goes) taken.push(one);
         return !goes;
       });
-      waiting.splice(0, Infinity, ...left);
       return taken;
     },
     giveBack(calls: readonly Call<Item, Answer>[]): void {
-      for (const one of calls) one.goesAlone = true;
-      waiting.unshift(...calls);
+      for (const one of calls) one.stays = true;
+      waiting = [...calls, ...waiting];
       planSend();
     },
   });
 }
 
-/** The first of those who wait, so many of them that differ. */
-function takeJoined<Item, Answer>(
-  waiting: Call<Item, Answer>[],
-  size: number,
-  { nameOf, isEqual }: Joining<Item, Answer>,
-): Call<Item, Answer>[] {
-  const batch: Call<Item, Answer>[] = [];
-  const byName = new Map<string, Call<Item, Answer>>();
-  let taken = 0;
-  for (const call of waiting) {
-    const name = nameOf(call.item);
-    const other = byName.get(name);
-    if (other && isEqual(other.item, call.item)) (other.joined ??= []).push(call);
-    else if (batch.length === size) break;
-    else {
-      batch.push(call);
-      if (!other) byName.set(name, call);
-    }
-    taken++;
-  }
-  waiting.splice(0, taken);
-  return batch;
-}
-
+/** Tells everybody what came of a flush, but for those who have to try again, each for himself. */
 async function settle<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
   batch: readonly Call<Item, Answer>[],
   joining: Joining<Item, Answer> | undefined,
-): Promise<void> {
+): Promise<readonly Call<Item, Answer>[]> {
   const joined: (() => void)[] = [];
-  const resolve = (call: Call<Item, Answer>, answer: Answer): void => {
-    call.resolve(answer);
-    for (const other of call.joined ?? []) joined.push(() => other.resolve(joining!.asJoined(answer)));
-  };
-  const reject = (call: Call<Item, Answer>, error: unknown): void => {
-    call.reject(error);
-    for (const other of call.joined ?? []) joined.push(() => other.reject(error));
-  };
+  let alone: readonly Call<Item, Answer>[] = [];
   try {
     const answers = await flush(batch.map((call) => call.item));
-    batch.forEach((call, i) => resolve(call, answers[i] as Answer));
+    for (const [i, call] of batch.entries()) {
+      const answer = answers[i] as Answer;
+      call.resolve(answer);
+      for (const other of call.joined ?? []) joined.push(() => other.resolve(joining!.asJoined(answer)));
+    }
   } catch (error) {
     // An error of ours is about the database as a whole: it is away, or not migrated. Anything else may
-    // be the fault of one row, which must not fail the others: each for itself.
-    if (batch.length === 1 || error instanceof OncewardError) for (const call of batch) reject(call, error);
+    // be the fault of one row, which must not fail the others.
+    if (batch.length > 1 && !(error instanceof OncewardError)) alone = batch;
     else
-      for (const call of batch)
-        await flush([call.item]).then(
-          (answers) => resolve(call, answers[0] as Answer),
-          (one: unknown) => reject(call, one),
-        );
+      for (const call of batch) {
+        call.reject(error);
+        for (const other of call.joined ?? []) joined.push(() => other.reject(error));
+      }
   }
   void inTurns(joined);
+  return alone;
 }
 
 async function inTurns(answers: readonly (() => void)[]): Promise<void> {

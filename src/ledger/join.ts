@@ -1,14 +1,19 @@
 /** The same task recorded by several callers at once is one item of a statement. */
 import { isBytes } from "../bytes.ts";
 import type { Joining } from "./coalesce.ts";
-import type { NewTask, Recorded } from "./task.ts";
+import type { NewTask, Recorded, TaskIdentity } from "./task.ts";
+
+/** A lock that one waits for is on a row, and rows are told apart well enough by their keys. */
+export function nameOf({ key }: TaskIdentity): string {
+  return key;
+}
 
 /**
  * Who records what is just being sent waits for that, as the duplicate that it is. A thousand deliveries of one event
  * then cost the database as much as one, and do not stand before others in the line. What has been sent is not joined:
  * the ledger may have changed since it answered.
  */
-export const equalTasks: Joining<NewTask, Recorded> = { nameOf: ({ key }) => key, isEqual, asJoined };
+export const equalTasks: Joining<NewTask, Recorded> = { isEqual, asJoined };
 
 /** Whether nothing at all tells them apart: content that differs is for the ledger to judge. */
 function isEqual(a: NewTask, b: NewTask): boolean {

@@ -11,6 +11,8 @@ export interface Asked {
   readonly args: readonly Argument[];
   /** Of a verb that gives rows. Left out: one row, whose column `answer` is what the verb says. */
   readonly columns?: readonly string[] | undefined;
+  /** For so long it waits for a lock; left out, however long it takes. Not in a transaction of somebody, whose limit it would be. */
+  readonly lockWaitMs?: number | undefined;
 }
 
 /** A verb as it is sent, and how its rows are read. */
@@ -38,7 +40,7 @@ const large: Readonly<Record<string, { readonly argument: number; readonly proce
 /** A verb as the statement that is sent, with its arguments as parameters in the form that the driver likes. */
 export function statementOf(
   { encodeTextArray: encode, jsonAsText = false }: Queryable,
-  { schema, verb, args, columns }: Asked,
+  { schema, verb, args, columns, lockWaitMs }: Asked,
 ): Statement {
   const params: Param[] = [];
   const place = (arg: Argument): string => {
@@ -61,10 +63,16 @@ export function statementOf(
   if (last !== undefined) places[last] = place(args[last]);
   const called = (name: string): string => `${quoteIdentifier(schema)}.${name}(${places.join(", ")})`;
   const read = jsonAsText ? parsed : asTheyAre;
-  if (procedure !== undefined && encode) return { text: `call ${called(procedure)}`, params, read };
+  const limit = lockWaitMs === undefined ? undefined : `'${lockWaitMs}'::text`;
+  if (procedure !== undefined && encode) {
+    if (limit !== undefined) places.push(limit);
+    return { text: `call ${called(procedure)}`, params, read };
+  }
   const asked = columns?.map((name) => (jsonAsText && json.includes(name) ? `${name}::text` : name));
   if (asked) return { text: `select ${asked.join(", ")} from ${called(verb)}`, params, read };
-  return { text: `select ${called(verb)}${jsonAsText ? "::text" : ""} as answer`, params, read };
+  const asLong =
+    limit === undefined ? "" : ` from (select set_config('lock_timeout'::text, ${limit}, true)) as patience`;
+  return { text: `select ${called(verb)}${jsonAsText ? "::text" : ""} as answer${asLong}`, params, read };
 }
 
 function asTheyAre(rows: Row[]): Row[] {

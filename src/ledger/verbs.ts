@@ -54,15 +54,22 @@ import {
 export class Verbs {
   readonly #queryable: Queryable;
   readonly #schema: string;
+  readonly #lockWaitMs: number | undefined;
 
-  constructor(queryable: Queryable, schema: string) {
+  constructor(queryable: Queryable, schema: string, lockWaitMs?: number) {
     this.#queryable = queryable;
     this.#schema = schema;
+    this.#lockWaitMs = lockWaitMs;
   }
 
   /** The same verbs inside an open transaction. */
   within(transaction: Queryable): Verbs {
     return new Verbs(transaction, this.#schema);
+  }
+
+  /** The same verbs, outside of transactions: what would wait longer for a lock fails with 55P03, and changes nothing. */
+  hurried(lockWaitMs: number): Verbs {
+    return new Verbs(this.#queryable, this.#schema, lockWaitMs);
   }
 
   async record(tasks: readonly NewTask[], claim?: Holder): Promise<Recorded[]> {
@@ -407,6 +414,7 @@ export class Verbs {
       verb,
       args,
       columns,
+      lockWaitMs: this.#lockWaitMs,
     });
     const { rows } = await this.#queryable.query(text, params);
     giveBack(params);

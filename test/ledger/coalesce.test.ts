@@ -140,14 +140,14 @@ describe("concurrent calls", () => {
   });
 
   it("that say the same are answered in turns, so that others get theirs in between", async () => {
+    const nameOf = (item: string): string => item;
     const joining = {
-      nameOf: (item: string) => item,
       isEqual: (a: string, b: string) => a === b,
       asJoined: (answer: string) => `${answer} again`,
     };
     for (const error of [undefined, new OncewardError("database_unavailable", "gone")]) {
       const { flush, batches, end, begun } = manual();
-      const call = coalesce(flush, { joining });
+      const call = coalesce(flush, { nameOf, joining });
       let told = 0;
       const calls = Array.from({ length: 1_000 }, () =>
         call("storm").then(
@@ -182,6 +182,62 @@ describe("concurrent calls", () => {
     ]);
     expect(batches).toEqual([["a", "bad", "b"], ["a"], ["bad"], ["b"]]);
     expect(await call("again")).toBe("again");
+  });
+
+  it("do not wait for the end of a flush that takes long, but no more are under way than allowed", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush, { flushes: 2 });
+    const calls = [call("a")];
+    await begun(1);
+    calls.push(call("b"));
+    await begun(2);
+    calls.push(call("c"), call("d"));
+    await new Promise((resolve) => setTimeout(resolve, 150)); // By then both of them have taken long.
+    expect(batches).toEqual([["a"], ["b"]]);
+    end();
+    await begun(3);
+    end();
+    end();
+    expect(await Promise.all(calls)).toEqual(["A", "B", "C", "D"]);
+    expect(batches[2]).toEqual(["c", "d"]);
+  });
+
+  it("that have the name of one under way wait for its end, and hold up nobody meanwhile", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush, { flushes: 3, nameOf: (item) => item.slice(0, 1) });
+    const calls = [call("a1")];
+    await begun(1);
+    calls.push(...Array.from({ length: 40 }, (_, i) => call(`a${i + 2}`)), call("b"));
+    await begun(2);
+    expect(batches).toEqual([["a1"], ["b"]]);
+    calls.push(call("c"));
+    await begun(3);
+    expect(batches[2]).toEqual(["c"]);
+    end();
+    await begun(4);
+    for (const _ of batches) end();
+    expect(await Promise.all(calls)).toHaveLength(43);
+    expect(batches[3]).toHaveLength(40);
+  });
+
+  it("that failed together go each alone, and one that takes long then holds up none of the others", async () => {
+    let endSlow = (): void => {};
+    const batches: (readonly string[])[] = [];
+    const call = coalesce(
+      async (items: readonly string[]) => {
+        batches.push(items);
+        if (items.length > 1 && items.includes("slow")) throw new Error("waited for a lock");
+        if (items[0] === "slow") await new Promise<void>((resolve) => (endSlow = resolve));
+        return items;
+      },
+      { flushes: 2, nameOf: (item) => item },
+    );
+    const slow = call("slow");
+    expect(await Promise.all(["a", "b", "c"].map(call))).toEqual(["a", "b", "c"]);
+    expect(await call("d")).toBe("d");
+    endSlow();
+    expect(await slow).toBe("slow");
+    expect(batches).toEqual([["slow", "a", "b", "c"], ["slow"], ["a"], ["b"], ["c"], ["d"]]);
   });
 
   it("are all rejected when the database is away, once, and go on when it is back", async () => {

@@ -2,7 +2,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { OncewardError } from "../../src/errors.ts";
 import { coalesce } from "../../src/ledger/coalesce.ts";
-import { equalTasks } from "../../src/ledger/join.ts";
+import { equalTasks, nameOf } from "../../src/ledger/join.ts";
 import type { NewTask, Recorded } from "../../src/ledger/task.ts";
 import { describeOnServer, freshLane } from "./support.ts";
 
@@ -23,7 +23,7 @@ function manual() {
     batches.push(tasks);
     return new Promise((resolve, reject) => open.push({ resolve, reject }));
   };
-  const record = coalesce(flush, { joining: equalTasks });
+  const record = coalesce(flush, { nameOf, joining: equalTasks });
   return {
     record,
     batches,

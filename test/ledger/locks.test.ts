@@ -338,6 +338,47 @@ for (const which of ["newest", "oldest"] as const) {
         expect(await ledger.complete(late)).toBe("lost");
       }));
 
+    it("an open transaction that has recorded a key holds up only who records that key", () =>
+      besides(async (session, open, { ledger }) => {
+        const scope = freshLane();
+        const others = (from: number): Promise<unknown[]> =>
+          Promise.all(
+            Array.from({ length: 40 }, (_, i) => ledger.recordAndClaim({ scope, key: `${from + i}` })),
+          );
+        await open.record([{ scope, key: "hot" }]);
+        // In one statement with the others, then alone.
+        const hot = [ledger.recordAndClaim({ scope, key: "hot" })];
+        for (const answer of await others(0)) expect(answer).toMatchObject({ outcome: "claimed" });
+        for (let i = 0; i < 50; i++) hot.push(ledger.recordAndClaim({ scope, key: "hot" }));
+        for (const answer of await others(100)) expect(answer).toMatchObject({ outcome: "claimed" });
+        await session.query("commit");
+        const answers = (await Promise.all(hot)).map(({ outcome }) => outcome);
+        expect(answers.toSorted()).toEqual(["claimed", ...Array<string>(50).fill("duplicate")]);
+      }));
+
+    it("whoever records such a key is told that it is busy, in good time for his sender", () =>
+      besides(async (session, open, { ledger }) => {
+        const task = { scope: freshLane(), key: "hot" };
+        await open.record([task]);
+        await expect(ledger.record(task)).rejects.toMatchObject({ code: "key_busy", status: 503 });
+        await session.query("rollback");
+        expect(await ledger.record(task)).toEqual({ outcome: "recorded" });
+      }));
+
+    it("an open transaction that holds a task holds up the end of that one alone", () =>
+      besides(async (session, _, { ledger }) => {
+        const scope = freshLane();
+        const claims = ["held", "a", "b"].map((key) => ({ scope, key, attempt: 1 }));
+        for (const claim of claims) await ledger.recordAndClaim(claim);
+        await session.query("select from onceward.task where scope = $1::text and key = 'held' for update", [
+          scope,
+        ]);
+        const [held, ...others] = claims.map((claim) => ledger.complete(claim));
+        expect(await Promise.all(others)).toEqual(["done", "done"]);
+        await session.query("commit");
+        expect(await held).toBe("done");
+      }));
+
     it("a storm of duplicates of what is being completed does not hold up the others", () =>
       besides(async (session, holder, { ledger }) => {
         const scope = freshLane();
