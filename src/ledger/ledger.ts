@@ -128,8 +128,9 @@ function busyKey(error: unknown): never {
   if (sqlStateOf(error) !== "55P03") throw error;
   throw new OncewardError(
     "key_busy",
-    `A transaction that has recorded the same key, and has not ended within ${keyLockWaitMs / 1_000} s, stands in the way: ` +
-      "whether this is a duplicate is not known before. Try again, and look for transactions that stay open.",
+    `Not recorded, since somebody's lock was not let go within ${keyLockWaitMs / 1_000} s: a transaction has recorded the same key ` +
+      "and is still open, so that nobody knows whether this is a duplicate, or one has locked the ledger as a whole. " +
+      "Try again, and look for transactions that stay open.",
     { cause: error },
   );
 }
