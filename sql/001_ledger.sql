@@ -99,8 +99,10 @@ create index task_serial on onceward.task (scope, serial, created_at, key)
   where serial is not null and due_at is not null;
 create index task_slots on onceward.task (scope, serial)
   where state = 'running' and (slots is not null or serial is not null);
--- Looking back by time costs next to nothing on the way in.
-create index task_created on onceward.task using brin (created_at) with (pages_per_range = 16, autosummarize = on);
+-- Looking back by time costs next to nothing on the way in. Vacuum keeps it up, which comes often since each task is
+-- changed. Not autosummarize: it asks for every range by itself, and what cannot be taken the server writes into its log,
+-- with the statement: 128 KB of it for 140,000 tasks at 20,000 a second.
+create index task_created on onceward.task using brin (created_at) with (pages_per_range = 16);
 
 -- Written once, read by who runs it or looks. Apart from the task, since each change of state would
 -- rewrite it (2,100 bytes of WAL instead of 280), and so that it can be pruned before its key.
@@ -174,7 +176,7 @@ create table onceward.effect (
   constraint effect_key_length check (octet_length(key) between 1 and 1024)
 );
 -- For the story of one task: what it took, it took while it ran. Costs next to nothing on the way in.
-create index effect_taken on onceward.effect using brin (taken_at) with (pages_per_range = 16, autosummarize = on);
+create index effect_taken on onceward.effect using brin (taken_at) with (autosummarize = on);
 
 create table onceward.machine (
   name text collate "C" not null,
@@ -198,7 +200,7 @@ create table onceward.move (
   moved_at timestamptz not null,
   primary key (name, subject, version)
 );
-create index move_moved on onceward.move using brin (moved_at) with (pages_per_range = 16, autosummarize = on);
+create index move_moved on onceward.move using brin (moved_at) with (autosummarize = on);
 
 -- What is worth telling of a task beyond its row: failures, takeovers, conflicts, and whatever a
 -- person caused (then with `actor`). A task that just succeeds writes nothing here.
