@@ -52,10 +52,20 @@ begin
     from item
     where onceward.refusal(item.scope, item.key, bodies[item.i], item.o) is null
     order by item.key, item.scope, item.i
+  ), base as materialized (
+    -- After all that are in line already: a clock can stand still between two calls (that of PGlite counts
+    -- milliseconds), or be set back.
+    select greatest(at, max(line.last)) as created_at
+    from (select distinct f.scope, f.o ->> 'serial' as serial from first f where f.o ? 'serial') g
+    cross join lateral (
+      select k.created_at as last from onceward.task k
+      where k.scope = g.scope and k.serial = g.serial and k.due_at is not null
+      order by k.created_at desc, k.key desc limit 1
+    ) line
   ), task as (
     insert into onceward.task (created_at, scope, key, type, fingerprint, state, due_at, started_at,
       finished_at, attempt, tries, max_tries, priority, serial, slots, origin, cause, held_by, reason)
-    select at + f.i::float8 * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
+    select base.created_at + f.i::float8 * interval '1 microsecond', f.scope, f.key, f.type, f.fingerprint, t.state,
       case t.state
         when 'running' then at + lease::interval
         when 'waiting' then coalesce((f.o ->> 'due_at')::timestamptz,
@@ -73,6 +83,7 @@ begin
         when 'unknown' then 'older than the keys that are kept: it may have taken effect before'
       end
     from first f
+    cross join base
     cross join lateral (select case
       when f.o ? 'happened_at' and onceward.is_forgotten(f.scope, (f.o ->> 'happened_at')::timestamptz) then 'unknown'
       when f.o ? 'ignored' then 'ignored'
@@ -80,7 +91,7 @@ begin
       else 'running' end as state offset 0) t
     where not exists (select from onceward.task k where k.scope = f.scope and k.key = f.key offset 0)
     on conflict do nothing
-    returning scope, key, (date_part('epoch', created_at - at) * 1000000::float8)::integer as i
+    returning scope, key, (date_part('epoch', created_at - (select b.created_at from base b)) * 1000000::float8)::integer as i
   ), payload as (
     insert into onceward.payload (scope, key, body, bytes)
     select task.scope, task.key,

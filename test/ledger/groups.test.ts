@@ -54,6 +54,21 @@ describeOnEach("serial groups", (bench) => {
     }
   });
 
+  it("keep the order also where the clock stands still, or is set back", async () => {
+    const { ledger, clock } = bench();
+    const scope = freshLane();
+    await recordAll(ledger, group(scope, ["d"]));
+    await clock.advance(-minute);
+    await recordAll(ledger, group(scope, ["c"]));
+    await ledger.verbs.record(group(scope, ["e", "b"]));
+    await recordAll(ledger, group(scope, ["a"]));
+    await clock.advance(minute);
+    for (const key of ["d", "c", "e", "b", "a"]) {
+      expect(keysOf(await claimDue(ledger, scope))).toEqual([key]);
+      await ledger.complete({ scope, key, attempt: 1 });
+    }
+  });
+
   it("go on when the first of several groups end together", async () => {
     const { ledger } = bench();
     const scope = freshLane();
@@ -120,10 +135,11 @@ describeOnEach("serial groups", (bench) => {
       await recordAll(ledger, group(scope, ["2"]));
       expect(await claimDue(ledger, scope)).toEqual([]); // "2" steps aside, for a minute at most
       await clock.advance(25_000);
+      // Where the clock has not ticked since (PGlite's counts milliseconds), the same call finds "2" due already.
+      const along = how === "claimed when due" ? await claimDue(ledger, scope, 1) : [];
       if (how === "claimed by name") await ledger.verbs.claim({ scope, key: "1" }, lease);
-      else expect(await claimDue(ledger, scope, 1)).toEqual([]);
       expect(await stateOf(bench(), scope, "1")).toBe("dead");
-      expect(keysOf(await claimDue(ledger, scope))).toEqual(["2"]);
+      expect(keysOf([...along, ...(await claimDue(ledger, scope))])).toEqual(["2"]);
     },
   );
 
