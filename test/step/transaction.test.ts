@@ -94,23 +94,25 @@ describeSteps("a transaction step", (bench) => {
   it("leaves connections to the ledger, so that leases are renewed", async () => {
     const { pool } = bench();
     const room = pool - 2;
-    let inside = 0;
+    const inside = new Set<string>();
     let most = 0;
     const all = gate();
     const goOn = gate();
     const jobs = Array.from({ length: pool + 2 }, (_, i) =>
       bench().attempt(`room ${i}`, (step) =>
         step.transaction("wait", async () => {
-          most = Math.max(most, ++inside);
-          if (inside === room) all.open();
+          inside.add(`room ${i}`);
+          most = Math.max(most, inside.size);
+          if (inside.size === room) all.open();
           await goOn.promise;
-          inside--;
+          inside.delete(`room ${i}`);
         }),
       ),
     );
     await all.promise;
-    expect(await bench().look("room 0")).toMatchObject({ state: "running" });
+    const looked = await Promise.all([...inside].map((key) => bench().look(key)));
     goOn.open();
+    expect(looked.map((task) => task?.state)).toEqual(looked.map(() => "running"));
     for (const ran of await Promise.all(jobs)) expect(ran).toMatchObject({ outcome: "done" });
     expect(most).toBe(room);
   });
