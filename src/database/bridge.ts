@@ -26,7 +26,7 @@ export function bridge<Tx>({
   begin,
   confirmsCommit = false,
   connectionTimeoutMs,
-}: Bridge<Tx>): Pick<Database<Tx>, "name" | "query" | "transaction" | "encodeTextArray" | "jsonAsText"> {
+}: Bridge<Tx>): Pick<Database<Tx>, "name" | "query" | "transaction" | "takesTexts" | "jsonAsText"> {
   const transaction: Database<Tx>["transaction"] = async (work) => {
     let late = false;
     let failure: { error: unknown } | undefined;
@@ -68,7 +68,7 @@ export function bridge<Tx>({
   return {
     name,
     query: (text, params) => outside.query(text, params),
-    ...(outside.encodeTextArray && { encodeTextArray: outside.encodeTextArray }),
+    ...(outside.takesTexts && { takesTexts: true }),
     ...(outside.jsonAsText && { jsonAsText: true }),
     transaction,
   };

@@ -3,16 +3,19 @@
  * null and are cast in SQL, one statement a call, results are jsonb (parsed by the adapter) or text: so the same calls fit
  * every driver and ORM. We describe shapes and import no driver's types.
  */
-export type Param = string | boolean | null | Uint8Array;
+export type Param = string | boolean | null | Uint8Array | Texts;
+
+/** A text[]; bytes among them are valid UTF-8 without NUL. */
+export type Texts = readonly (string | Uint8Array | null)[];
 
 /** Anything that runs one statement: a pool, a client, an open transaction of any library. */
 export interface Queryable {
   query(text: string, params?: readonly Param[]): Promise<{ rows: Record<string, unknown>[] }>;
   /**
-   * How this driver likes a text[] parameter; bytes among the values are valid UTF-8 without NUL. Left out: as a Postgres array literal, which every
-   * driver can send. `pg` takes Buffers as binary, which saves it from escaping each element.
+   * True where a text[] parameter is taken as it is. Left out: it is sent as a Postgres array literal, which every driver
+   * can send, but which has to be escaped and read.
    */
-  encodeTextArray?(values: readonly (string | Uint8Array | null)[]): Param;
+  readonly takesTexts?: boolean;
   /**
    * True where jsonb goes through parsers that are not ours, and that applications replace: verbs then answer as text,
    * which is parsed where they are called.

@@ -67,10 +67,10 @@ export class DryTransaction {
 
   constructor(queryable: Queryable, shared: Shared, guarded: boolean) {
     // Without `last`: nothing is ever committed here.
-    const { encodeTextArray, jsonAsText } = queryable;
+    const { takesTexts, jsonAsText } = queryable;
     this.queryable = {
       query: (text, params) => queryable.query(text, params),
-      ...(encodeTextArray && { encodeTextArray }),
+      ...(takesTexts && { takesTexts }),
       ...(jsonAsText && { jsonAsText }),
     };
     this.#shared = shared;
@@ -176,7 +176,7 @@ export function dryRunnable<Tx>(database: Database<Tx>): Database<Tx> {
   });
   // A statement is written for who runs it.
   return Object.defineProperties(runnable, {
-    encodeTextArray: { get: () => runner().encodeTextArray },
+    takesTexts: { get: () => runner().takesTexts },
     jsonAsText: { get: () => runner().jsonAsText },
   });
 }

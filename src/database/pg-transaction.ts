@@ -2,6 +2,7 @@
 import { OncewardError } from "../errors.ts";
 import type { PgClient } from "./pg.ts";
 import type { PgSession } from "./pg-session.ts";
+import { submit } from "./pg-statement.ts";
 import { transactionEnded } from "./while-open.ts";
 
 /** Of `pg`, what a statement that brings its BEGIN along is made of. Known by its shape, and not used where it differs. */
@@ -122,18 +123,7 @@ export class PgTransaction {
     const Joined = config && this.#session.isFresh(FRESH_MS) && joinedClass(this.#session.client);
     if (!Joined) return undefined;
     this.#begun = together;
-    return new Promise((resolve, reject) => {
-      const callback = (error: Error | null, result: unknown): void => {
-        if (error) reject(error);
-        else resolve(result);
-      };
-      const query = new Joined({ ...config, callback }, this.#begin);
-      void (this.#session.client.query as (query: unknown) => unknown)(query);
-    }).catch((error: unknown) => {
-      // As `pg` does: from here the stack leads to who sent it, and not to the socket.
-      if (error instanceof Error) Error.captureStackTrace(error);
-      throw error;
-    });
+    return submit(this.#session.client, (callback) => new Joined({ ...config, callback }, this.#begin));
   }
 }
 

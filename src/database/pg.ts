@@ -1,6 +1,5 @@
 /** `pg` (node-postgres): a connection URL, or a pool that the application has already. */
 import { OncewardError } from "../errors.ts";
-import { textArrayBinary } from "./array.ts";
 import { CONNECTION_TIMEOUT_MS } from "./bridge.ts";
 import type { Database, Queryable } from "./database.ts";
 import { loadPg } from "./driver.ts";
@@ -8,7 +7,7 @@ import { aborted, asDatabaseError, asDatabaseErrorOfWork, exhausted, sqlStateOf 
 import { keepAlive, pgListener } from "./pg-listener.ts";
 import { PgSession, Suspicion } from "./pg-session.ts";
 import { endedByHand, PgTransaction } from "./pg-transaction.ts";
-import { asQueryable, queryable } from "./queryable.ts";
+import { asQueryable, ownQueryable, queryable } from "./queryable.ts";
 
 /** A client of `pg`, as far as we use it. Inside a handler it is the transaction: `tx.query(text, values)`. */
 export interface PgClient {
@@ -116,12 +115,12 @@ export function pgDatabase(
     single: false,
     abortable: true,
     connections: own === undefined ? (source as PgPool<PgClient>).options?.max : max,
-    encodeTextArray: textArrayBinary,
+    takesTexts: true,
     async query(text, params) {
       const session = await checkout();
       let broken = false;
       try {
-        return await session.answer(() => asQueryable(session.client).query(text, params));
+        return await session.answer(() => ownQueryable(session.client).query(text, params));
       } catch (error) {
         broken = error instanceof OncewardError;
         throw error;
@@ -142,10 +141,7 @@ export function pgDatabase(
         const within = asQueryable(transaction.tx);
         const ending = ["commit"];
         const ledger: Queryable = Object.assign(
-          queryable(
-            (text, params) => session.answer(() => within.query(text, params)),
-            within.encodeTextArray !== undefined,
-          ),
+          queryable((text, params) => session.answer(() => within.query(text, params)), within.takesTexts),
           { last: (statement: string) => void ending.unshift(statement) },
         );
         const rollBack = async (): Promise<void> => {

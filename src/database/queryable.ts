@@ -1,8 +1,8 @@
 /** An open transaction, client or pool of any library we know, as a Queryable: recognised by its shape. */
 import { OncewardError } from "../errors.ts";
-import { textArrayBinary } from "./array.ts";
 import type { Param, Queryable } from "./database.ts";
 import { asDatabaseError } from "./failure.ts";
+import { sendable, statementClass, submit } from "./pg-statement.ts";
 import { isPostgresJs, runPostgresJs } from "./postgres-js-query.ts";
 
 type Row = Record<string, unknown>;
@@ -31,8 +31,19 @@ export function asQueryable(tx: unknown): Queryable {
   return queryable(run, isPg, !isPg && !isPostgresJs(tx));
 }
 
+/** A client of `pg` that is ours alone, outside of transactions: there statements go out in one piece. */
+export function ownQueryable(client: object): Queryable {
+  const Statement = has(client, "query", "getTypeParser") ? statementClass(client) : undefined;
+  if (!Statement) return asQueryable(client);
+  const types = typesOf(client as Shape<"getTypeParser">);
+  return queryable(
+    (text, values) => submit(client, (callback) => new Statement({ text, values, types, callback })),
+    true,
+  );
+}
+
 /** Made from a way to run one statement; errors come out as ours where they say that the database is away. */
-export function queryable(run: Run, binaryArrays = false, jsonAsText = false): Queryable {
+export function queryable(run: Run, takesTexts = false, jsonAsText = false): Queryable {
   const made: Queryable = {
     async query(text, params = []) {
       try {
@@ -41,7 +52,7 @@ export function queryable(run: Run, binaryArrays = false, jsonAsText = false): Q
         throw asDatabaseError(withoutParams(error));
       }
     },
-    ...(binaryArrays && { encodeTextArray: textArrayBinary }),
+    ...(takesTexts && { takesTexts }),
     ...(jsonAsText && { jsonAsText }),
   };
   ours.add(made);
@@ -61,19 +72,23 @@ function isOurs(tx: unknown): tx is Queryable {
 /** Oids of json and jsonb. */
 const JSON_OIDS = new Set([114, 3802]);
 
-/** `pg`. JSON is parsed here, since its type parsers are global and applications replace them. */
-function pgRun(tx: Shape<"query" | "getTypeParser">): Run {
-  const types = {
+/** JSON is parsed here, since the type parsers of `pg` are global and applications replace them. */
+function typesOf(tx: Shape<"getTypeParser">): object {
+  return {
     getTypeParser: (oid: number, format?: string): unknown =>
       JSON_OIDS.has(oid) && format !== "binary" ? JSON.parse : tx.getTypeParser(oid, format),
   };
-  return (text, values) => tx.query({ text, values, types }) as PromiseLike<unknown>;
+}
+
+function pgRun(tx: Shape<"query" | "getTypeParser">): Run {
+  const types = typesOf(tx);
+  return (text, params) => tx.query({ text, values: sendable(params), types }) as PromiseLike<unknown>;
 }
 
 /** PGlite, TypeORM and whatever else takes `query(text, params)`. */
 function queryRun(tx: unknown): Run | undefined {
   if (!has(tx, "query")) return undefined;
-  return (text, params) => tx.query(text, [...params]) as PromiseLike<unknown>;
+  return (text, params) => tx.query(text, sendable(params)) as PromiseLike<unknown>;
 }
 
 function prismaRun(tx: unknown): Run | undefined {

@@ -1,10 +1,10 @@
 /** What goes into the SQL verbs, as the text in which they take it. */
+import type { Texts } from "../database/database.ts";
 import { OncewardError } from "../errors.ts";
 import { checkCause, checkClaim, checkIdentity, checkInteger, checkMs, isStorableText } from "./check.ts";
 import type { LaneLimit } from "./lane.ts";
 import type { Claim, NewTask, TaskIdentity } from "./task.ts";
 
-export type Texts = readonly (string | Uint8Array | null)[];
 export type Argument = string | null | undefined | Texts;
 
 /** Text of an interval, as Postgres reads it. */

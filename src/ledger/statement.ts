@@ -1,7 +1,7 @@
 import { isBytes } from "../bytes.ts";
 import { textArrayLiteral } from "../database/array.ts";
-import type { Param, Queryable } from "../database/database.ts";
-import type { Argument, Texts } from "./argument.ts";
+import type { Param, Queryable, Texts } from "../database/database.ts";
+import type { Argument } from "./argument.ts";
 import { checkStorable } from "./check.ts";
 import { quoteIdentifier } from "./schema.ts";
 
@@ -28,8 +28,8 @@ type Row = Record<string, unknown>;
 const json = ["answer", "steps"];
 
 /**
- * Verbs of which one argument can be large. `pg` copies a parameter once more for each that comes after it, so this one
- * is sent last. Where the driver sends arrays as they are, a procedure is called with the same arguments: a select would
+ * Verbs of which one argument can be large. Inside a transaction `pg` copies a parameter once more for each that comes after it,
+ * so this one is sent last. Where the driver sends arrays as they are, a procedure is called with the same arguments: a select would
  * be planned with them as constants (sql/002_record.sql).
  */
 const large: Readonly<Record<string, { readonly argument: number; readonly procedure: string }>> = {
@@ -39,7 +39,7 @@ const large: Readonly<Record<string, { readonly argument: number; readonly proce
 
 /** A verb as the statement that is sent, with its arguments as parameters in the form that the driver likes. */
 export function statementOf(
-  { encodeTextArray: encode, jsonAsText = false }: Queryable,
+  { takesTexts = false, jsonAsText = false }: Queryable,
   { schema, verb, args, columns, lockWaitMs }: Asked,
 ): Statement {
   const params: Param[] = [];
@@ -49,14 +49,15 @@ export function statementOf(
       checkStorable(`An argument of ${verb}`, arg as string);
       return `$${params.push(arg as string)}::text`;
     }
-    for (const one of arg as Texts) {
+    const texts = arg as Texts;
+    for (const one of texts) {
       if (typeof one === "string" || (one !== null && !isBytes(one)))
         checkStorable(`An argument of ${verb}`, one);
     }
     // Through text, where a driver would otherwise try its own way with arrays.
-    return encode
-      ? `$${params.push(encode(arg))}::text[]`
-      : `($${params.push(textArrayLiteral(arg))}::text)::text[]`;
+    return takesTexts
+      ? `$${params.push(texts)}::text[]`
+      : `($${params.push(textArrayLiteral(texts))}::text)::text[]`;
   };
   const { argument: last, procedure } = large[verb] ?? {};
   const places = args.map((arg, i) => (i === last ? "" : place(arg)));
@@ -64,7 +65,7 @@ export function statementOf(
   const called = (name: string): string => `${quoteIdentifier(schema)}.${name}(${places.join(", ")})`;
   const read = jsonAsText ? parsed : asTheyAre;
   const limit = lockWaitMs === undefined ? undefined : `'${lockWaitMs}'::text`;
-  if (procedure !== undefined && encode) {
+  if (procedure !== undefined && takesTexts) {
     if (limit !== undefined) places.push(limit);
     return { text: `call ${called(procedure)}`, params, read };
   }

@@ -1,5 +1,4 @@
 import { OncewardError, type ErrorCode } from "../errors.ts";
-import { giveBack } from "../database/array.ts";
 import { kept, lost } from "../database/failure.ts";
 import type { Queryable } from "../database/database.ts";
 import { currentDryRun } from "../database/dry-run.ts";
@@ -417,7 +416,6 @@ export class Verbs {
       lockWaitMs: this.#lockWaitMs,
     });
     const { rows } = await this.#queryable.query(text, params);
-    giveBack(params);
     return read(rows);
   }
 }
