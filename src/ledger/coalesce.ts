@@ -8,6 +8,8 @@ export interface CoalesceOptions<Item> {
   readonly flushes?: number | undefined;
   /** Somebody goes on as soon as a call is answered; left out where answers only end what is done. */
   readonly awaited?: boolean | undefined;
+  /** Their answers start nothing in this process, which passes them on: fewer and larger flushes serve them best. */
+  readonly passedOn?: boolean | undefined;
   /** Flushes of another kind go first, which may take these along. */
   readonly yields?: boolean | undefined;
   /** Equal for those that stand in each other's way in the database, and quick to say: one of them is under way at a time. */
@@ -36,6 +38,14 @@ export interface Joining<Item, Answer> {
  * callers: 10 to 20 % more a second than one at a time.
  */
 const worthAnother = 16;
+
+/**
+ * The same where answers are only passed on, which are sent as soon as so many wait and nothing is under way, not at the
+ * end of a turn: then the database has one half of all callers while this process has the other. Measured with 64
+ * connections that deliver events: 14 % more a second, and a sixth less CPU of Postgres (ratios in eight rounds, ± 3 %).
+ * Jobs that are run here, in turns like this: a fifth less.
+ */
+const passedOn = { worthAnother: 64, worthSending: 24 };
 
 /**
  * More than this are sent in halves: while the database works on one, this process runs what came of the other.
@@ -71,6 +81,8 @@ export interface Call<Item, Answer> {
 /** A flush under way. */
 interface Flight {
   isSlow: boolean;
+  /** What is said in it. */
+  readonly names: ReadonlySet<string> | undefined;
 }
 
 /**
@@ -85,19 +97,22 @@ export function coalesce<Item, Answer>(
   options: CoalesceOptions<Item> & { readonly joining?: Joining<Item, Answer> | undefined } = {},
 ): Coalesced<Item, Answer> {
   const { max = 100, flushes = 1, awaited = false, yields = false, nameOf, joining } = options;
+  const worth = options.passedOn ? passedOn : { worthAnother, worthSending: Infinity };
   let waiting: Call<Item, Answer>[] = [];
-  const underWay = new Set<Flight>();
+  // Made anew each time: a set that lives long grows, and each of the tables that it leaves behind keeps the next one,
+  // with the names in it, from being collected soon.
+  let underWay: readonly Flight[] = [];
   /** How many of them are not slow. */
   let quick = 0;
-  /** What is said in them. */
-  const names = new Set<string>();
   /** A flush is everybody's: it must not carry along the async context of whoever came first. */
   const outside = AsyncLocalStorage.snapshot();
   let planned = false;
   let watching = false;
 
   const isTime = (): boolean =>
-    waiting.length > 0 && underWay.size < flushes && (quick === 0 || waiting.length >= worthAnother);
+    waiting.length > 0 && underWay.length < flushes && (quick === 0 || waiting.length >= worth.worthAnother);
+
+  const isSaid = (name: string): boolean => underWay.some(({ names }) => names?.has(name));
 
   function send(): void {
     while (isTime()) {
@@ -110,16 +125,14 @@ export function coalesce<Item, Answer>(
   }
 
   function fly(batch: readonly Call<Item, Answer>[]): void {
-    const flight: Flight = { isSlow: false };
-    const said = nameOf ? batch.map((call) => nameOf(call.item)) : [];
-    for (const name of said) names.add(name);
-    underWay.add(flight);
+    const names = nameOf && new Set(batch.map((call) => nameOf(call.item)));
+    const flight: Flight = { isSlow: false, names };
+    underWay = [...underWay, flight];
     quick++;
     void settle(flush, batch, joining).then((alone) => {
       for (const one of alone) one.goesAlone = true;
       if (alone.length > 0) waiting = [...alone, ...waiting];
-      for (const name of said) names.delete(name);
-      underWay.delete(flight);
+      underWay = underWay.filter((one) => one !== flight);
       if (!flight.isSlow) quick--;
       send();
     });
@@ -137,7 +150,7 @@ export function coalesce<Item, Answer>(
     for (const call of waiting) {
       const name = nameOf?.(call.item);
       const other = joining && name !== undefined ? byName.get(name) : undefined;
-      if (name !== undefined && names.has(name)) held.push(call);
+      if (name !== undefined && isSaid(name)) held.push(call);
       else if (other && joining?.isEqual(other.item, call.item)) (other.joined ??= []).push(call);
       else if (batch.length === size || (batch[0] && (batch[0].goesAlone || call.goesAlone))) break;
       else {
@@ -153,13 +166,13 @@ export function coalesce<Item, Answer>(
 
   /** Looks after a while whether those under way still are, where somebody waits for them. */
   function watch(): void {
-    if (watching || waiting.length === 0 || quick === 0 || underWay.size >= flushes) return;
+    if (watching || waiting.length === 0 || quick === 0 || underWay.length >= flushes) return;
     watching = true;
-    const seen = [...underWay];
+    const seen = underWay;
     const look = (): void => {
       watching = false;
       for (const flight of seen) {
-        if (flight.isSlow || !underWay.has(flight)) continue;
+        if (flight.isSlow || !underWay.includes(flight)) continue;
         flight.isSlow = true;
         quick--;
       }
@@ -187,7 +200,8 @@ export function coalesce<Item, Answer>(
   const call = (item: Item): Promise<Answer> =>
     new Promise((resolve, reject) => {
       waiting.push({ item, resolve, reject });
-      planSend();
+      if (quick === 0 && waiting.length >= worth.worthSending) outside(send);
+      else planSend();
     });
   return Object.assign(call, {
     take(mayGoAlong: (item: Item) => boolean): Call<Item, Answer>[] {

@@ -104,7 +104,8 @@ export class Ledger {
           return { others: completed, own: recorded };
         },
       });
-      const calls = coalesce(flushAlong, { flushes, nameOf, awaited: true, joining: equalTasks });
+      const passedOn = !single && !holder;
+      const calls = coalesce(flushAlong, { flushes, nameOf, awaited: true, joining: equalTasks, passedOn });
       return checked(
         checkTask,
         apart(goesAlone, (tasks) => verbs.record(tasks, holder), calls),

@@ -112,6 +112,28 @@ describe("concurrent calls", () => {
     expect(await sizesOf(1, 64)).toEqual([64]); // One session for everybody: nothing would be under way meanwhile.
   });
 
+  it("take turns with the database where their answers are only passed on", async () => {
+    const { flush, batches, end, begun } = manual();
+    const call = coalesce(flush, { flushes: 2, awaited: true, passedOn: true });
+    const turn = () => new Promise((resolve) => setImmediate(resolve));
+    const many = (count: number): Promise<string>[] => Array.from({ length: count }, () => call("a"));
+    const calls = many(23);
+    expect(batches).toHaveLength(0);
+    calls.push(call("a"));
+    expect(batches.map((batch) => batch.length)).toEqual([24]); // Before the turn ends.
+    calls.push(...many(63));
+    await turn();
+    expect(batches).toHaveLength(1); // They wait, though another flush is allowed,
+    calls.push(call("a"));
+    await begun(2); // until there are callers enough for two.
+    end();
+    await begun(3);
+    end();
+    end();
+    await Promise.all(calls);
+    expect(batches.map((batch) => batch.length)).toEqual([24, 32, 32]);
+  });
+
   it("go out alone when they come alone", async () => {
     const batches: (readonly string[])[] = [];
     const call = coalesce(async (items: readonly string[]) => {
