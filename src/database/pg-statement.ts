@@ -1,7 +1,7 @@
 /**
  * A statement of ours on a client of `pg`, as the bytes that go to Postgres, in one piece. `pg` copies each parameter into
  * a new buffer that grows, and writes five messages. Memory outside of its heap makes V8 look for garbage in all of it:
- * receiving 3 KB events, a tenth of Node's time, and a sixth of the time that its helpers take beside it.
+ * while 3 KB events are received, 18 times in six seconds, and 3 times this way. Node takes 42 µs an event instead of 48.
  */
 import { byteLength, putSized, putTextArray, textArrayBinary, textArraySize } from "./array.ts";
 import type { Param } from "./database.ts";
@@ -39,6 +39,11 @@ export function sendable(params: readonly Param[]): unknown[] {
   return params.map((param) => (isTexts(param) ? textArrayBinary(param) : param));
 }
 
+/** The same, made only where `pg` itself sends it. */
+function whenAsked(param: Param): unknown {
+  return isTexts(param) ? { toPostgres: () => textArrayBinary(param) } : param;
+}
+
 interface Config {
   readonly text: string;
   readonly values: readonly Param[];
@@ -62,20 +67,22 @@ export function statementClass(client: object): StatementClass | undefined {
 
 function inOnePiece(Base: QueryClass): StatementClass {
   return class extends Base {
-    readonly #bytes: Buffer;
+    #bytes: Buffer | undefined;
 
     constructor(config: Config) {
-      super(config);
+      // Who stands between us and `pg`, such as a tracer that adds a comment, may copy it into a statement of its own.
+      super({ ...config, values: config.values.map(whenAsked) });
       this.#bytes = messages(config.text, config.values);
     }
 
     override prepare({ stream }: Connection): void {
-      if (stream.writable) stream.write(this.#bytes);
+      if (this.#bytes && stream.writable) stream.write(this.#bytes);
     }
 
     /** The server has read all of it: nobody needs these bytes any more. */
     override handleReadyForQuery(connection: Connection): void {
-      giveBack(this.#bytes);
+      if (this.#bytes) giveBack(this.#bytes);
+      this.#bytes = undefined;
       super.handleReadyForQuery(connection);
     }
   };
@@ -87,7 +94,7 @@ const ending = Buffer.from("\0\u0001\0\0D\0\0\0\u0006P\0E\0\0\0\u0009\0\0\0\0\0S
 const BIND_END = 4;
 
 /** Parse, Bind, Describe, Execute and Sync, without a name: behind poolers the next statement may have another server. */
-export function messages(text: string, params: readonly Param[]): Buffer {
+function messages(text: string, params: readonly Param[]): Buffer {
   const parse = 4 + 1 + Buffer.byteLength(text) + 1 + 2;
   let bind = 4 + 1 + 1 + 2 + 2 * params.length + 2 + BIND_END;
   for (const param of params) bind += 4 + (isTexts(param) ? textArraySize(param) : byteLength(asText(param)));

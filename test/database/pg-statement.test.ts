@@ -55,6 +55,17 @@ describe("a statement of ours", () => {
     );
   });
 
+  it("says the same where a tracer has copied it into a statement of pg", () => {
+    const { client, written } = clientOf();
+    const Statement = statementClass(client)!;
+    const values = [["a", null, Buffer.from("bytes")], "b", null, true];
+    const statement = new Statement({ text: "select 1", values, types, callback }) as pg.Query;
+    statement.submit(client.connection);
+    const [ours] = written.splice(0);
+    new pg.Query(Object.assign({}, statement) as never).submit(client.connection);
+    expect(ours!.equals(Buffer.concat(written))).toBe(true);
+  });
+
   it("has a room of its own until it was answered, and leaves that to the next one", () => {
     const { client, written } = clientOf();
     const large = (letter: string): Texts => [letter.repeat(50_000)];
@@ -62,8 +73,11 @@ describe("a statement of ours", () => {
     send(client, "select $1", [large("b")]);
     expect(written[0]!.buffer).not.toBe(written[1]!.buffer);
     first.answered();
+    first.answered();
     send(client, "select $1", [large("c")]);
+    send(client, "select $1", [large("d")]);
     expect(written[2]!.buffer).toBe(written[0]!.buffer);
+    expect(written[3]!.buffer).not.toBe(written[2]!.buffer);
     expect(written[1]!.includes("b".repeat(50_000))).toBe(true);
     expect(written[2]!.includes("c".repeat(50_000))).toBe(true);
   });
