@@ -200,7 +200,8 @@ export function coalesce<Item, Answer>(
   const call = (item: Item): Promise<Answer> =>
     new Promise((resolve, reject) => {
       waiting.push({ item, resolve, reject });
-      if (quick === 0 && waiting.length >= worth.worthSending) outside(send);
+      // Not again for each one more: many may wait for the same slow one, and all of them are looked at.
+      if (quick === 0 && waiting.length === worth.worthSending) outside(send);
       else planSend();
     });
   return Object.assign(call, {
