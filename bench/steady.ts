@@ -8,8 +8,6 @@ import { withClient } from "./database.ts";
 
 /** In pages of 8 KB, a row each: all of `shared_buffers`. */
 const BUFFERS = 65_536;
-/** Segments of 16 MB that are ready before a cell begins: more than any cell writes. */
-const READY = 24;
 
 export const steadySettings = { shared_buffers: "512MB", min_wal_size: "1GB", max_wal_size: "8GB" };
 
@@ -27,12 +25,7 @@ export async function runIn(url: string): Promise<void> {
   });
 }
 
-/** Between two cells: segments that are no longer needed become ready, so that none is made during a cell. */
-export async function stayReady(url: string): Promise<void> {
-  await withClient(url, async (client) => {
-    const { rows } = await client.query<{ ready: string }>(
-      "select count(*) as ready from pg_ls_waldir() where name > pg_walfile_name(pg_current_wal_lsn())",
-    );
-    if (Number(rows[0]!.ready) < READY) await client.query("checkpoint");
-  });
+/** Before a cell: nothing is to be written out, and segments that are no longer needed are ready to be used again. */
+export async function settle(url: string): Promise<void> {
+  await withClient(url, (client) => client.query("checkpoint"));
 }

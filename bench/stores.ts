@@ -1,8 +1,9 @@
 /** The Postgres and the Redis of a run: on free ports of the loopback, durable, gone afterwards. */
-import { spawn, spawnSync } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
+import { promisify } from "node:util";
 import type pg from "pg";
 import { servers } from "../test/support/postgres-binaries.ts";
 import { keep } from "../test/support/postgres-keeper.ts";
@@ -57,6 +58,8 @@ export interface RedisServer {
   readonly url: string;
   readonly pid: number;
   readonly details: string;
+  /** Forgets all that it holds. */
+  flush(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -83,6 +86,9 @@ export async function startRedis(): Promise<RedisServer | undefined> {
     url: `redis://127.0.0.1:${port}`,
     pid: child.pid!,
     details: `Redis ${found[1]}, appendonly, appendfsync always`,
+    async flush() {
+      await promisify(execFile)("redis-cli", ["-p", String(port), "flushall"]);
+    },
     async stop() {
       child.kill("SIGKILL");
       await ended(child);

@@ -6,15 +6,20 @@ const withinMs = 8_000;
 /** The ledger's answer, or `database_unavailable` where none comes. What it may have recorded all the same is then a duplicate. */
 export function timely<T>(answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      reject(new OncewardError("database_unavailable", `The database did not answer within ${withinMs} ms.`));
-    }, withinMs);
-    const settled =
-      <A>(settle: (value: A) => void) =>
-      (value: A): void => {
+    const timer = setTimeout(giveUp, withinMs, reject);
+    answer.then(
+      (value) => {
         clearTimeout(timer);
-        settle(value);
-      };
-    answer.then(settled(resolve), settled(reject));
+        resolve(value);
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        reject(error as Error);
+      },
+    );
   });
+}
+
+function giveUp(reject: (error: OncewardError) => void): void {
+  reject(new OncewardError("database_unavailable", `The database did not answer within ${withinMs} ms.`));
 }

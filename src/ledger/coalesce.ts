@@ -125,7 +125,7 @@ export function coalesce<Item, Answer>(
   }
 
   function fly(batch: readonly Call<Item, Answer>[]): void {
-    const names = nameOf && new Set(batch.map((call) => nameOf(call.item)));
+    const names = nameOf && namesIn(batch, nameOf);
     const flight: Flight = { isSlow: false, names };
     underWay = [...underWay, flight];
     quick++;
@@ -223,6 +223,16 @@ export function coalesce<Item, Answer>(
   });
 }
 
+function itemOf<Item>({ item }: Call<Item, never>): Item {
+  return item;
+}
+
+function namesIn<Item>(batch: readonly Call<Item, never>[], nameOf: (item: Item) => string): Set<string> {
+  const names = new Set<string>();
+  for (const { item } of batch) names.add(nameOf(item));
+  return names;
+}
+
 /** Tells everybody what came of a flush, but for those who have to try again, each for himself. */
 async function settle<Item, Answer>(
   flush: (items: readonly Item[]) => Promise<readonly Answer[]>,
@@ -232,7 +242,7 @@ async function settle<Item, Answer>(
   const joined: (() => void)[] = [];
   let alone: readonly Call<Item, Answer>[] = [];
   try {
-    const answers = await flush(batch.map((call) => call.item));
+    const answers = await flush(batch.map(itemOf));
     for (const [i, call] of batch.entries()) {
       const answer = answers[i] as Answer;
       call.resolve(answer);

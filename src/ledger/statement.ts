@@ -50,17 +50,15 @@ export function statementOf(
       return `$${params.push(arg as string)}::text`;
     }
     const texts = arg as Texts;
-    for (const one of texts) {
-      if (typeof one === "string" || (one !== null && !isBytes(one)))
-        checkStorable(`An argument of ${verb}`, one);
-    }
+    checkTexts(verb, texts);
     // Through text, where a driver would otherwise try its own way with arrays.
     return takesTexts
       ? `$${params.push(texts)}::text[]`
       : `($${params.push(textArrayLiteral(texts))}::text)::text[]`;
   };
   const { argument: last, procedure } = large[verb] ?? {};
-  const places = args.map((arg, i) => (i === last ? "" : place(arg)));
+  const places: string[] = [];
+  for (const [i, arg] of args.entries()) places.push(i === last ? "" : place(arg));
   if (last !== undefined) places[last] = place(args[last]);
   const called = (name: string): string => `${quoteIdentifier(schema)}.${name}(${places.join(", ")})`;
   const read = jsonAsText ? parsed : asTheyAre;
@@ -74,6 +72,13 @@ export function statementOf(
   const asLong =
     limit === undefined ? "" : ` from (select set_config('lock_timeout'::text, ${limit}, true)) as patience`;
   return { text: `select ${called(verb)}${jsonAsText ? "::text" : ""} as answer${asLong}`, params, read };
+}
+
+function checkTexts(verb: string, texts: Texts): void {
+  for (const one of texts) {
+    if (typeof one === "string" || (one !== null && !isBytes(one)))
+      checkStorable(`An argument of ${verb}`, one);
+  }
 }
 
 function asTheyAre(rows: Row[]): Row[] {

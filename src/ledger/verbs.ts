@@ -429,18 +429,24 @@ interface Holder {
 type RecordAnswer = Recorded | { readonly outcome: "refused"; readonly code: ErrorCode };
 
 function recordColumns(tasks: readonly NewTask[], claim: Holder | undefined): Argument[] {
-  for (const task of tasks) checkTask(task);
-  const stored = tasks.map(storedForm);
-  return [
-    tasks.map((task) => task.scope),
-    tasks.map((task) => task.key),
-    stored.map(({ body }) => body),
-    tasks.map((task) => task.type ?? null),
-    tasks.map((task) => task.fingerprint ?? null),
-    orNull(stored.map(({ options }) => options)),
-    claim ? lease(claim.leaseMs) : null,
-    claim?.worker ?? null,
-  ];
+  const scopes: string[] = [];
+  const keys: string[] = [];
+  const bodies: (string | Uint8Array | null)[] = [];
+  const types: (string | null)[] = [];
+  const fingerprints: (string | null)[] = [];
+  const rare: (string | null)[] = [];
+  for (const task of tasks) {
+    checkTask(task);
+    const { body, options } = storedForm(task);
+    scopes.push(task.scope);
+    keys.push(task.key);
+    bodies.push(body);
+    types.push(task.type ?? null);
+    fingerprints.push(task.fingerprint ?? null);
+    rare.push(options);
+  }
+  const holder = claim ? [lease(claim.leaseMs), claim.worker] : [null, null];
+  return [scopes, keys, bodies, types, fingerprints, orNull(rare), ...holder];
 }
 
 function recordedOf(answers: readonly RecordAnswer[]): Recorded[] {
@@ -459,7 +465,11 @@ function completionColumns(completions: readonly Completion[]): Argument[] {
 
 /** Null in place of a column that holds nothing else. */
 function orNull(column: (string | null)[]): (string | null)[] | null {
-  return column.every((one) => one === null) ? null : column;
+  return column.every(isNull) ? null : column;
+}
+
+function isNull(one: string | null): one is null {
+  return one === null;
 }
 
 const claimed =
