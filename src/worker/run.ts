@@ -166,6 +166,7 @@ class Deadline {
   readonly #lease: Lease;
   #left: number;
   #since = 0;
+  #waits = 0;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(ms: number | undefined, lease: Lease) {
@@ -175,14 +176,17 @@ class Deadline {
     this.#start();
   }
 
+  /** Waits may overlap: its time goes on when the last of them is over. */
   async paused<T>(wait: Promise<T>): Promise<T> {
     if (this.#ms === undefined) return wait;
-    this.stop();
-    this.#left -= performance.now() - this.#since;
+    if (this.#waits++ === 0) {
+      this.stop();
+      this.#left -= performance.now() - this.#since;
+    }
     try {
       return await wait;
     } finally {
-      this.#start();
+      if (--this.#waits === 0) this.#start();
     }
   }
 
@@ -192,7 +196,8 @@ class Deadline {
 
   #start(): void {
     const ms = this.#ms;
-    if (ms === undefined) return;
+    // What it waited for may come when it is long over.
+    if (ms === undefined || this.#lease.ended) return;
     this.#since = performance.now();
     this.#timer = setTimeout(() => {
       this.#lease.abort(
