@@ -8,24 +8,15 @@ import type { Backoff } from "../worker/lane.ts";
  */
 export type AnswerMode = "queued" | "inline";
 
-/**
- * What a handler is given. What it writes through `tx`, what it enqueues and the effect keys it takes
- * commit together with the task's completion, or not at all.
- */
-export interface Handling<Event, Tx, State = undefined> {
+/** An event, and what belongs to it alone. */
+export interface HandledEvent<Event> {
   readonly event: Event;
-  /** The object as of this event, or as it is now where `applyIfNewer` had to ask; else undefined. */
-  readonly object: State;
-  /** Your database's own kind of transaction. */
-  readonly tx: Tx;
   /** Has a job run after the commit. */
   enqueue<Input>(job: Job<Input>, input: NoInfer<Input>, options?: EnqueueOptions): Promise<Enqueued>;
   enqueue(job: Job<void>): Promise<Enqueued>;
   enqueue(job: JobReference, input?: unknown, options?: EnqueueOptions): Promise<Enqueued>;
   /** True for whoever takes this effect key first, whatever event brings it; false ever after. */
   once(effectKey: string): Promise<boolean>;
-  /** Aborts when the claim is lost, the deadline has passed, or the process stops. */
-  readonly signal: AbortSignal;
   /** Counts the attempts of this task, from 1. */
   readonly attempt: number;
   /** The task's identity: `key` is the sender's id of the event, or type and object id for what happens once per object. */
@@ -33,8 +24,34 @@ export interface Handling<Event, Tx, State = undefined> {
   readonly key: string;
 }
 
+/** What every handler is given of its attempt. */
+export interface InTransaction<Tx> {
+  /** Your database's own kind of transaction. */
+  readonly tx: Tx;
+  /** Aborts when the claim is lost, the deadline has passed, or the process stops. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * What a handler is given. What it writes through `tx`, what it enqueues and the effect keys it takes
+ * commit together with the task's completion, or not at all.
+ */
+export interface Handling<Event, Tx, State = undefined> extends HandledEvent<Event>, InTransaction<Tx> {
+  /** The object as of this event, or as it is now where `applyIfNewer` had to ask; else undefined. */
+  readonly object: State;
+}
+
+/** What a handler of several events is given: with `together` in its options. They are done together, or none of them is. */
+export interface HandlingTogether<Event, Tx> extends InTransaction<Tx> {
+  /** One or more, each with what belongs to it. */
+  readonly events: readonly HandledEvent<Event>[];
+}
+
 /** Runs inside a database transaction: call nothing over the network here, enqueue a job for that. */
 export type Handler<Event, Tx, State = undefined> = (handling: Handling<Event, Tx, State>) => unknown;
+
+/** The same for several events at once, which one statement can often serve. */
+export type TogetherHandler<Event, Tx> = (handling: HandlingTogether<Event, Tx>) => unknown;
 
 /** What grows with every change of an object. Numbers are compared as numbers, text bytewise. */
 export type Version = number | bigint | string | Date;
@@ -85,6 +102,19 @@ export interface HandlerOptions<Event, State = undefined> extends AttemptOptions
    */
   readonly serialBy?: ((event: Event) => string | undefined) | undefined;
   readonly applyIfNewer?: ApplyIfNewer<Event, State> | undefined;
+  readonly together?: undefined;
+}
+
+export interface TogetherHandlerOptions<Event> extends Omit<
+  HandlerOptions<Event>,
+  "applyIfNewer" | "together"
+> {
+  /**
+   * Up to so many events share a call of the handler and a transaction: those that come while another one is under
+   * way, so that nobody waits for more to come. If it fails, each is handled by itself; what was tried before is, too.
+   */
+  readonly together: number;
+  readonly applyIfNewer?: undefined;
 }
 
 /** A type of event, or the beginning of some with a `*` after it. */

@@ -159,11 +159,12 @@ export class Intake<Tx> {
     attended: readonly Registered<Tx>[],
     missing: Outcome,
   ): Promise<readonly Outcome[]> {
-    const { inline } = this.#parts;
+    const { inline, runner } = this.#parts;
+    const attend = (claimed: ClaimedTask): void => runner.attend(claimed, []);
     const settled = await Promise.all(
       attended.map((handler) => {
         const { scope, key } = task;
-        return inline.settleKnown({ scope: handlerScope(scope, handler.name), key }, undefined, missing);
+        return inline.settleKnown({ scope: handlerScope(scope, handler.name), key }, attend, missing);
       }),
     );
     return settled.map(({ outcome }) => outcome);

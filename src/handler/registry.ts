@@ -1,13 +1,13 @@
 import { OncewardError } from "../errors.ts";
 import { handlerSegment } from "./scope.ts";
-import type { Handler, HandlerOptions } from "./handler.ts";
+import type { Handling, HandlerOptions, HandlingTogether, TogetherHandlerOptions } from "./handler.ts";
 
 /** A handler as the rest of the code sees it: which events it gets was a matter of types. */
 export interface Registered<Tx> {
   readonly name: string;
   readonly pattern: string;
-  readonly options: HandlerOptions<unknown, unknown>;
-  readonly handle: Handler<unknown, Tx, unknown>;
+  readonly options: HandlerOptions<unknown, unknown> | TogetherHandlerOptions<unknown>;
+  readonly handle: (given: Handling<unknown, Tx, unknown> | HandlingTogether<unknown, Tx>) => unknown;
 }
 
 /** Types come from senders, and some do not sign them: what is remembered of them is bounded. */

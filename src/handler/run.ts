@@ -6,12 +6,13 @@ import type { ClaimedTask, NewTask } from "../ledger/task.ts";
 import type { Source } from "../source/source.ts";
 import type { Engine } from "../worker/engine.ts";
 import { type Finish, type Run, withSignal } from "../worker/lane.ts";
-import { type Room, withPlace } from "../worker/room.ts";
-import type { AttemptOptions } from "./handler.ts";
+import { connectionsToUse, type Room, withPlace } from "../worker/room.ts";
+import type { AttemptOptions, HandledEvent } from "./handler.ts";
 import { withGuard, type Guard } from "./newer.ts";
 import type { Registered, Registry } from "./registry.ts";
 import { handlerOfScope, handlerScope } from "./scope.ts";
 import { serialOf } from "./serial.ts";
+import { type Member, runOf, together } from "./together.ts";
 import { Tools } from "./tools.ts";
 
 export interface RunnerParts<Tx> {
@@ -30,8 +31,10 @@ export class EventRunner<Tx> {
   readonly #registry: Registry<Tx>;
   readonly #defaults: AttemptOptions;
   readonly #room: Room | undefined;
-  /** Which handlers of an event its caller runs itself, so that no worker need be woken for these. */
+  /** What a sender waits for: which handlers of the event its caller runs itself, so that no worker need be woken for these. */
   readonly #attended = new WeakMap<ClaimedTask, readonly Registered<Tx>[]>();
+  /** Of handlers that take several events: what brings these together. */
+  readonly #together = new Map<Registered<Tx>, (member: Member) => Promise<Finish>>();
 
   constructor({ engine, source, registry, defaults, room }: RunnerParts<Tx>) {
     this.#engine = engine;
@@ -79,12 +82,33 @@ export class EventRunner<Tx> {
     if (apart && (handlers.length > 1 || (task.serial === null && serialOf(only, event) !== undefined))) {
       return this.#handOn(task, event, handlers, run);
     }
+    const member: Member = { task, event, run };
+    if (this.#mayShare(only, member)) return this.#sharing(only)(member);
     const { applyIfNewer } = only.options;
-    if (!applyIfNewer) return this.#handle(only, task, event, run);
+    if (!applyIfNewer) return this.#handle(only, [member]);
     const scope = apart ? handlerScope(task.scope, only.name) : task.scope;
     return withGuard(applyIfNewer, { scope, event, cause: task, signal: run.signal }, (guard) =>
-      this.#handle(only, task, event, run, guard),
+      this.#handle(only, [member], guard),
     );
+  }
+
+  /**
+   * Whether others may go along. What was begun before may be what ended all of them, the whole process even: by itself
+   * it can do so to nobody else again. And a sender who waits for his event shall not wait for that.
+   */
+  #mayShare({ options }: Registered<Tx>, { task, run }: Member): boolean {
+    return options.together !== undefined && task.attempt === 1 && !this.#attended.has(task) && !run.dryRun;
+  }
+
+  #sharing(handler: Registered<Tx>): (member: Member) => Promise<Finish> {
+    let share = this.#together.get(handler);
+    if (!share) {
+      const { together: max = 1 } = handler.options;
+      const transactions = connectionsToUse(this.#engine.database);
+      share = together((members) => this.#handle(handler, members), { max, transactions });
+      this.#together.set(handler, share);
+    }
+    return share;
   }
 
   #handlersOf(task: ClaimedTask): readonly Registered<Tx>[] {
@@ -108,31 +132,25 @@ export class EventRunner<Tx> {
     }
   }
 
-  /** Its rows, what it enqueued, its effect keys and the completion: one commit. */
-  async #handle(
-    handler: Registered<Tx>,
-    task: ClaimedTask,
-    event: unknown,
-    run: Run,
-    guard?: Guard,
-  ): Promise<Finish> {
-    let due: ReadonlySet<string> = new Set();
+  /** Its rows, what it enqueued, its effect keys and the completion, of one event or of several: one commit. */
+  async #handle(handler: Registered<Tx>, members: readonly Member[], guard?: Guard): Promise<Finish> {
+    const run = runOf(members);
+    const due = new Set<string>();
     const result = await this.#transaction(run, async (tx, queryable) => {
       const verbs = run.ledger.within(queryable);
       const latest = guard ? await guard.latest(verbs) : { state: undefined };
-      if (!latest) return this.#complete(task, run, queryable, staleResult);
-      const tools = new Tools(this.#engine, verbs, task);
-      const { attempt, scope, key } = task;
-      const { enqueue, once } = tools;
+      if (!latest) return this.#complete(members, run, queryable, staleResult);
+      const tools = members.map(({ task }) => new Tools(this.#engine, verbs, task));
+      const events = members.map((member, i) => handledEvent(member, tools[i]!));
       try {
-        const object = latest.state;
-        await handler.handle(withSignal({ event, object, tx, enqueue, once, attempt, scope, key }, run));
-        await tools.settle();
+        if (handler.options.together !== undefined) await handler.handle(withSignal({ events, tx }, run));
+        else await handler.handle(withSignal({ ...events[0]!, object: latest.state, tx }, run));
+        for (const one of tools) await one.settle();
       } finally {
-        tools.close();
+        for (const one of tools) one.close();
       }
-      due = tools.due;
-      return this.#complete(task, run, queryable);
+      for (const one of tools) for (const scope of one.due) due.add(scope);
+      return this.#complete(members, run, queryable);
     });
     for (const scope of due) this.#engine.worker.announce(scope);
     return { finish: "committed", result };
@@ -165,7 +183,7 @@ export class EventRunner<Tx> {
       if (task.generation > 1 && known.length > 0) {
         await verbs.replay(known, { again: true, reason: "the event was replayed" });
       }
-      return this.#complete(task, run, queryable, handedOn);
+      return this.#complete([{ task }], run, queryable, handedOn);
     });
     const attended = this.#attended.get(task);
     for (const [i, handler] of handlers.entries()) {
@@ -183,16 +201,22 @@ export class EventRunner<Tx> {
 
   /** The last statement, so that an error which the handler swallowed surfaces here. */
   async #complete(
-    task: ClaimedTask,
+    members: readonly Pick<Member, "task">[],
     run: Run,
     queryable: Queryable,
     result?: string,
   ): Promise<string | undefined> {
     run.throwIfAborted();
-    const { scope, key, attempt } = task;
-    await run.ledger.within(queryable).completeLast({ scope, key, attempt, result });
+    const completions = members.map(({ task: { scope, key, attempt } }) => ({ scope, key, attempt, result }));
+    const verbs = run.ledger.within(queryable);
+    await (completions.length === 1 ? verbs.completeLast(completions[0]!) : verbs.completeAll(completions));
     return result;
   }
+}
+
+function handledEvent({ task, event }: Member, { enqueue, once }: Tools): HandledEvent<unknown> {
+  const { attempt, scope, key } = task;
+  return { event, enqueue, once, attempt, scope, key };
 }
 
 /** Kept with a task whose handler was not called, for whoever asks why nothing happened. */

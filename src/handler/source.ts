@@ -14,12 +14,14 @@ import type {
   EventOf,
   Handler,
   HandlerOptions,
+  TogetherHandler,
+  TogetherHandlerOptions,
   TypeOrPattern,
 } from "./handler.ts";
 import { Deliveries } from "./deliveries.ts";
 import { Inline } from "./inline.ts";
 import { Intake, type Taken, type TakeOptions } from "./intake.ts";
-import { checkPattern, Registry } from "./registry.ts";
+import { checkPattern, type Registered, Registry } from "./registry.ts";
 import { EventRunner } from "./run.ts";
 
 export interface SourceOptions<Events = Record<string, unknown>> extends AttemptOptions {
@@ -38,8 +40,8 @@ export interface SourceOptions<Events = Record<string, unknown>> extends Attempt
   /** `inline`: how long a sender waits for what somebody else is running, before it gets its 409. Default 3000. */
   readonly waitMs?: number | undefined;
   /**
-   * How many handlers run at once in this process; each holds a database connection. Default: what the pool can
-   * bear, for all sources together that do not say otherwise.
+   * How many events are handled at once in this process; each transaction holds a database connection. Default: what
+   * the pool can bear, for all sources together that do not say otherwise, and as many as a handler takes `together`.
    */
   readonly concurrency?: number | undefined;
   /**
@@ -71,6 +73,12 @@ export interface ConnectedSource<Events extends Record<string, unknown>, Tx> ext
     options: HandlerOptions<EventOf<Events, P>, State>,
     handler: Handler<EventOf<Events, P>, Tx, State>,
   ): this;
+  /** Handles several events in one call and one transaction: `{ together: 100 }` at most so many. */
+  on<P extends TypeOrPattern<Events>>(
+    type: P,
+    options: TogetherHandlerOptions<EventOf<Events, P>>,
+    handler: TogetherHandler<EventOf<Events, P>, Tx>,
+  ): this;
   /**
    * Handles what no other handler does. `"ignore"`, which is also what happens without it: such events are kept,
    * and run when a handler exists and somebody replays them.
@@ -97,6 +105,8 @@ const defaultMaxBytes = 4 * 1024 * 1024;
 /** What the ledger keeps of one payload. */
 const mostBytes = 16 * 1024 * 1024;
 const defaultWaitMs = 3_000;
+/** Their payloads are in memory, and their locks are held, all at once. */
+const mostTogether = 1_000;
 
 /** First parts of scopes that are not sources'. */
 const reserved = new Set(["job", "action", "run", "tool", "machine", "effect", "schedule"]);
@@ -122,7 +132,10 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
   const runner = new EventRunner({ engine, source, registry, defaults: options, room });
   const lane: Lane = {
     name,
-    concurrency,
+    // Those who share a transaction need no connection each.
+    get concurrency() {
+      return options.concurrency ?? Math.max(concurrency, ...registry.all.map(atOnce));
+    },
     run: (task, run) => runner.run(task, run),
     settings: (task) => runner.settings(task),
   };
@@ -157,10 +170,11 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
     on(type: string, first: unknown, second?: unknown) {
       engine.checkOpen(`A handler of ${name} for ${type}`);
       checkPattern(type);
-      const handle = (second ?? first) as Handler<unknown, Tx, unknown>;
-      const own = (second === undefined ? {} : first) as HandlerOptions<unknown, unknown>;
+      const handle = (second ?? first) as Registered<Tx>["handle"];
+      const own = (second === undefined ? {} : first) as Registered<Tx>["options"];
       const named = own.name ?? type;
       checkAttempts(`${name}, handler ${named}`, own);
+      checkTogether(`${name}, handler ${named}`, own);
       registry.add({ name: named, pattern: type, options: own, handle });
       return connected;
     },
@@ -169,7 +183,7 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       registry.setFallback(
         handler === "ignore"
           ? undefined
-          : { name: "fallback", pattern: "*", options: {}, handle: handler as Handler<unknown, Tx, unknown> },
+          : { name: "fallback", pattern: "*", options: {}, handle: handler as Registered<Tx>["handle"] },
       );
       return connected;
     },
@@ -192,6 +206,26 @@ function checkName(name: string): string {
     );
   }
   return name;
+}
+
+function atOnce({ options }: Registered<never>): number {
+  return options.together ?? 1;
+}
+
+function checkTogether(whose: string, { together, applyIfNewer }: Registered<never>["options"]): void {
+  if (together === undefined) return;
+  if (!(Number.isInteger(together) && together >= 1 && together <= mostTogether)) {
+    throw new OncewardError(
+      "config_invalid",
+      `${whose}: together is a whole number from 1 to ${mostTogether}.`,
+    );
+  }
+  if (applyIfNewer) {
+    throw new OncewardError(
+      "config_invalid",
+      `${whose}: applyIfNewer decides event by event, so that it does not go with together.`,
+    );
+  }
 }
 
 function oncePerObject(

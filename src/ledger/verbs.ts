@@ -129,6 +129,13 @@ export class Verbs {
     return this.#last("complete", [scope, key, String(attempt), result], "done");
   }
 
+  /** Inside a transaction, as its last word for several: rejects where one of the claims is lost. */
+  async completeAll(claims: readonly Completion[]): Promise<void> {
+    const answers = await this.complete(claims);
+    if (answers.includes("lost")) throw lost();
+    if (answers.includes("kept")) throw kept();
+  }
+
   async fail(
     claims: readonly (Claim & { reason: string; retry: Retry })[],
   ): Promise<Array<"waiting" | "dead" | "unknown" | "done" | "lost">> {

@@ -318,8 +318,8 @@ export class Worker {
     this.#running.delete(place);
     this.#places.leave();
     this.tellRan(task, ran, ms);
-    // It may have made way for the next one of its group, or of its limited lane.
-    if (task.serial !== null || lane.limit) this.wake();
+    // It may have made way for the next one of its group, or of its limited lane; or come back soon.
+    if (task.serial !== null || lane.limit || ran.outcome === "waiting") this.wake();
     this.#ended();
   }
 

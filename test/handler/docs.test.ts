@@ -91,7 +91,7 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
   });
 
   it("show parts that work", async () => {
-    expect(programs).toHaveLength(5);
+    expect(programs).toHaveLength(6);
     const file = join(folder, "parts.ts");
     const parts = programs
       .slice(1)
@@ -100,22 +100,27 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
           `export function part${i}({ once, billing, stripe, secrets, handler, client }) {\n${part}}\n`,
       );
     writeFileSync(file, parts.join("\n"));
-    const { part0, part1, part2, part3 } = (await import(file)) as Record<string, (tools: object) => void>;
+    const { part0, part1, part2, part3, part4 } = (await import(file)) as Record<
+      string,
+      (tools: object) => void
+    >;
     await client.query("create table subscription (id text primary key, status text)");
+    await client.query("create table paid (invoice text primary key)");
     const open = () => {
       const once = createOnce({ database: database().url });
       return { once, stripe, secrets: [SECRET], handler: () => undefined };
     };
 
     const receiving = open();
-    part0!(receiving);
+    part1!(receiving);
     expect([...receiving.once.sources.keys()]).toEqual(["stripe"]);
 
     const working = open();
     const billing = working.once.source(stripe({ secrets: SECRET }));
-    part1!({ ...working, billing });
+    part0!({ ...working, billing });
+    part2!({ ...working, billing });
     const retrieve = async (id: string) => ({ id, status: "past_due" });
-    part2!({ ...working, billing, client: { subscriptions: { retrieve } } });
+    part3!({ ...working, billing, client: { subscriptions: { retrieve } } });
     for (const [type, status] of [
       ["created", "trialing"],
       ["updated", "active"],
@@ -123,11 +128,14 @@ describeWith("newest", "the programs of docs/webhooks.md", (database) => {
       const sent = event(`customer.subscription.${type}`, { data: { object: { id: "sub_1", status } } });
       expect(await billing.take(Buffer.from(JSON.stringify(sent)))).toMatchObject({ outcome: "done" });
     }
+    const invoice = event("invoice.paid", { data: { object: { id: "in_1" } } });
+    expect(await billing.take(Buffer.from(JSON.stringify(invoice)))).toMatchObject({ outcome: "done" });
+    expect((await client.query("select * from paid")).rows).toEqual([{ invoice: "in_1" }]);
     // Both are of one second, so that the sender was asked.
     expect((await client.query("select * from subscription")).rows).toEqual([
       { id: "sub_1", status: "past_due" },
     ]);
-    part3!(working);
+    part4!(working);
     const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
     const refused = await billing.receive({
       method: "POST",

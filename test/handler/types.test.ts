@@ -49,7 +49,18 @@ export function compiled(
         expectTypeOf(object.status).toEqualTypeOf<Stripe.Subscription.Status>();
       },
     )
+    .on("invoice.paid", { name: "many", together: 100 }, async ({ events, tx }) => {
+      expectTypeOf(tx).toEqualTypeOf<PgClient>();
+      for (const { event, once, enqueue } of events) {
+        expectTypeOf(event).toEqualTypeOf<Stripe.InvoicePaidEvent>();
+        if (await once(event.id)) await enqueue(mail, { to: event.id });
+      }
+    })
     .fallback(({ event }) => void event.type);
+  // @ts-expect-error -- there is no one event
+  billing.on("invoice.paid", { together: 100 }, ({ event }) => void event);
+  // @ts-expect-error -- without `together` there is but one event
+  billing.on("invoice.paid", ({ events }) => void events);
   // @ts-expect-error -- no such type
   billing.on("invoice.payed", () => undefined);
   acme.on("anything.at.all", ({ event }) => expectTypeOf(event).toEqualTypeOf<JsonObject>());

@@ -9,12 +9,14 @@ import { moves } from "./moves.ts";
 import { replays } from "./replays.ts";
 import { serial } from "./serial.ts";
 import { steps } from "./steps.ts";
+import { together } from "./together.ts";
 import { twins } from "./twins.ts";
 
 export const eventWorkloads: readonly Workload[] = [
   events({ answer: "queued", processes: ["A", "B"], deliveries: 2 }),
   events({ answer: "inline", processes: ["A", "B"], deliveries: 2 }),
   events({ answer: "queued", processes: ["A", "B", "C"], deliveries: 3 }),
+  together(),
 ];
 
 export const jobWorkloads: readonly Workload[] = [
