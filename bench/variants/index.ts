@@ -6,7 +6,7 @@ import { graphile, graphileBatching } from "./graphile-worker.ts";
 import * as limits from "./limits.ts";
 import * as naive from "./naive.ts";
 import { embeddedNaive } from "./embedded-naive.ts";
-import { embedded, inline, onceward } from "./onceward.ts";
+import { embedded, inline, onceward, together } from "./onceward.ts";
 import { ledger } from "./onceward-ledger.ts";
 import { pgBoss } from "./pg-boss.ts";
 
@@ -18,6 +18,7 @@ export const variants = {
   insertMany: limits.insertMany,
   copy: limits.copy,
   onceward,
+  together,
   inline,
   ledger,
   naiveSelect: naive.naiveSelect,

@@ -2,7 +2,7 @@
 import type { Database } from "../../src/database/database.ts";
 import type { PgClient } from "../../src/database/pg.ts";
 import type { AnswerMode } from "../../src/handler/handler.ts";
-import { insertOrder, orderTable, withClient } from "../database.ts";
+import { insertOrder, insertOrders, orderTable, withClient } from "../database.ts";
 import { secret, type StripeEvent } from "../event.ts";
 import type { Running, Setup, Variant } from "../variant.ts";
 import { seedLedger } from "./seed.ts";
@@ -39,7 +39,18 @@ export const inline: Variant = {
   modes: [],
   notes:
     "As Onceward, but the sender waits for its handler; a duplicate waits for it too, without a connection.",
-  open: (setup) => library(setup, setup.database, "inline"),
+  open: (setup) => library(setup, setup.database, { answer: "inline" }),
+};
+
+/** A handler of several events, as one writes it where many come. */
+export const together: Variant = {
+  ...onceward,
+  title: "Onceward, up to 100 events together",
+  modes: ["handle"],
+  notes:
+    "As Onceward, with `{ together: 100 }`: the events that come while a transaction is under way share the next one, in which the " +
+    "handler writes their rows by one statement; rows and completions commit together.",
+  open: (setup) => library(setup, setup.database, { together: 100 }),
 };
 
 export const embedded: Variant = {
@@ -85,7 +96,7 @@ async function migrated(database: string | Database<PgClient>): Promise<void> {
 async function library(
   setup: Setup,
   database: string | Database<PgClient>,
-  answer?: AnswerMode,
+  { answer, together }: { answer?: AnswerMode; together?: number } = {},
 ): Promise<Running> {
   const { createOnce, nodeHandler, stripe, pgDatabase } = await load();
   const once = createOnce({
@@ -102,12 +113,21 @@ async function library(
     stripe({ secrets: [secret] }),
     mode === "receive" ? { worker: "elsewhere" } : { answer },
   );
-  billing.on("charge.succeeded", async ({ event, tx }) => {
-    started(event.id);
-    await work?.(event.id);
-    await tx.query(insertOrder, [event.id, event.type]);
-    finished(event.id);
-  });
+  if (together === undefined) {
+    billing.on("charge.succeeded", async ({ event, tx }) => {
+      started(event.id);
+      await work?.(event.id);
+      await tx.query(insertOrder, [event.id, event.type]);
+      finished(event.id);
+    });
+  } else {
+    billing.on("charge.succeeded", { together }, async ({ events, tx }) => {
+      for (const { event } of events) started(event.id);
+      const [ids, types] = [events.map(({ event }) => event.id), events.map(({ event }) => event.type)];
+      await tx.query(insertOrders, [ids, types]);
+      for (const { event } of events) finished(event.id);
+    });
+  }
   await once.engine.ready();
   const lane = mode === "receive" || mode === "handle" ? billing.name : job.scope;
   return {
