@@ -44,6 +44,13 @@ export class EventRunner<Tx> {
     this.#room = room;
   }
 
+  /** Of a handler that takes several events: from here on they find each other, in no async context of any of them. */
+  bringTogether(handler: Registered<Tx>, max: number): void {
+    const transactions = connectionsToUse(this.#engine.database);
+    const share = together((members) => this.#handle(handler, members), { max, transactions });
+    this.#together.set(handler, share);
+  }
+
   attend(task: ClaimedTask, handlers: readonly Registered<Tx>[]): void {
     this.#attended.set(task, handlers);
   }
@@ -83,7 +90,8 @@ export class EventRunner<Tx> {
       return this.#handOn(task, event, handlers, run);
     }
     const member: Member = { task, event, run };
-    if (this.#mayShare(only, member)) return this.#sharing(only)(member);
+    const share = this.#together.get(only);
+    if (share && this.#mayShare(task)) return share(member);
     const { applyIfNewer } = only.options;
     if (!applyIfNewer) return this.#handle(only, [member]);
     const scope = apart ? handlerScope(task.scope, only.name) : task.scope;
@@ -94,21 +102,11 @@ export class EventRunner<Tx> {
 
   /**
    * Whether others may go along. What was begun before may be what ended all of them, the whole process even: by itself
-   * it can do so to nobody else again. And a sender who waits for his event shall not wait for that.
+   * it can do so to nobody else again. What is replayed, also in a dry run, counts as begun. And a sender who waits for his
+   * event shall not wait for that.
    */
-  #mayShare({ options }: Registered<Tx>, { task, run }: Member): boolean {
-    return options.together !== undefined && task.attempt === 1 && !this.#attended.has(task) && !run.dryRun;
-  }
-
-  #sharing(handler: Registered<Tx>): (member: Member) => Promise<Finish> {
-    let share = this.#together.get(handler);
-    if (!share) {
-      const { together: max = 1 } = handler.options;
-      const transactions = connectionsToUse(this.#engine.database);
-      share = together((members) => this.#handle(handler, members), { max, transactions });
-      this.#together.set(handler, share);
-    }
-    return share;
+  #mayShare(task: ClaimedTask): boolean {
+    return task.attempt === 1 && !this.#attended.has(task);
   }
 
   #handlersOf(task: ClaimedTask): readonly Registered<Tx>[] {

@@ -175,7 +175,9 @@ export function connectSource<Events extends Record<string, unknown>, Tx>(
       const named = own.name ?? type;
       checkAttempts(`${name}, handler ${named}`, own);
       checkTogether(`${name}, handler ${named}`, own);
-      registry.add({ name: named, pattern: type, options: own, handle });
+      const registered: Registered<Tx> = { name: named, pattern: type, options: own, handle };
+      registry.add(registered);
+      if (own.together !== undefined) runner.bringTogether(registered, own.together);
       return connected;
     },
     fallback(handler) {

@@ -233,16 +233,15 @@ describeWith("newest", "handlers of several events", (database) => {
   });
 
   it("keep nothing of a dry run", async () => {
-    const app = await open(onePlace);
+    const app = await open({ source: { worker: "elsewhere" } });
+    app.billing.on(type, { together: 10 }, ({ events, tx }) => effect(tx, events[0]!.event.id));
     const sent = event(type);
-    await deliverTogether(app, [sent], () => undefined);
-    const report = await dryRun(
-      app.engine as Engine,
-      { scope: "stripe", key: sent.id },
-      { again: true, limit: "60 seconds" },
-    );
+    expect(await app.deliver(sent)).toMatchObject({ outcome: "accepted" });
+    const task = { scope: "stripe", key: sent.id };
+    const report = await dryRun(app.engine as Engine, task, { limit: "60 seconds" });
     expect(report).toMatchObject({ outcome: "done", tables: [{ table: "public.effect" }] });
-    expect(await app.effectsOf(sent.id)).toEqual(["done"]);
+    expect(await app.effectsOf(sent.id)).toEqual([]);
+    expect(await app.look("stripe", sent.id)).toMatchObject({ state: "waiting", attempt: 0 });
   });
 
   it("are refused where they ask for what cannot be", async () => {
