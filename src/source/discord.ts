@@ -1,8 +1,18 @@
 import { decodeHex, fingerprintOf } from "./bytes.ts";
 import { ed25519Key, ed25519Matches, PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from "./ed25519.ts";
-import { accountWord, at, isObject, readObject, unreadable, word, type JsonObject } from "./json.ts";
+import {
+  accountWord,
+  at,
+  isObject,
+  readObject,
+  readParts,
+  unreadable,
+  word,
+  type JsonObject,
+} from "./json.ts";
 import { malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretKeys, sourceName, type SecretRules, type Secrets } from "./secrets.ts";
+import { partsOf } from "./skim.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
 import { checkAge, dateFromText, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -17,6 +27,9 @@ export interface DiscordOptions {
 
 const SIGNATURE = "x-signature-ed25519";
 const TIMESTAMP = "x-signature-timestamp";
+
+/** What identifies an interaction, or an event. */
+const PARTS = partsOf({ type: true, id: true, guild_id: true, event: { type: true, timestamp: true } });
 
 /**
  * The kinds of interaction by number, and what to answer at once: Discord waits 3 s. "Deferred" shows
@@ -71,7 +84,7 @@ export function discord<Events extends Record<string, unknown> = Record<string, 
     },
 
     identify({ body }): Identity | ProtocolReply {
-      const message = readObject(name, body);
+      const message = readParts(name, body, PARTS);
       const kind = at(message, "type");
       if (isObject(at(message, "event"))) return identifyEvent(name, message, body);
       if (kind === 0) return { reply: { status: 204, body: "" } };

@@ -14,6 +14,7 @@ import {
 } from "./json.ts";
 import { identityHeader, malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
+import { partsOf, skim } from "./skim.ts";
 import type { Identity, Source } from "./source.ts";
 
 export interface GithubOptions {
@@ -24,6 +25,9 @@ export interface GithubOptions {
 
 const HEADER = "x-hub-signature-256";
 const PREFIX = "sha256=";
+
+/** By whom an event is accounted for, most special first. */
+const OWNERS = ["installation", "organization", "repository"];
 
 /** Objects of which one event tells, most special first. */
 const OBJECTS = [
@@ -36,6 +40,12 @@ const OBJECTS = [
   "check_suite",
   "workflow_run",
 ];
+
+/** What identifies an event, beside its headers. */
+const PARTS = partsOf({
+  action: true,
+  ...Object.fromEntries([...OWNERS, ...OBJECTS].map((name) => [name, { id: true }])),
+});
 
 /**
  * Events of GitHub. The type is the event with its action: `push`, `ping`, `issues.opened`.
@@ -88,7 +98,7 @@ export function github<Events extends Record<string, unknown> = Record<string, J
 
     identify(request): Identity {
       const event = identityHeader(name, request, "x-github-event");
-      const body = readBody(name, request.body);
+      const body = skim(request.body, PARTS) ?? readBody(name, request.body);
       const action = optionalWord(name, "action", at(body, "action"));
       return {
         id: identityHeader(name, request, "x-github-delivery"),
@@ -107,7 +117,7 @@ export function github<Events extends Record<string, unknown> = Record<string, J
 
 /** By number, since names change hands. The body is signed, so this is the sender's word. */
 function accountOf(source: string, body: JsonObject): string | undefined {
-  for (const owner of ["installation", "organization", "repository"]) {
+  for (const owner of OWNERS) {
     const id = optionalWord(source, `${owner} id`, at(body, owner, "id"));
     if (id !== undefined) return accountWord(source, `${owner}:${id}`);
   }

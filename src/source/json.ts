@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { OncewardError } from "../errors.ts";
+import { skim, type Parts } from "./skim.ts";
 
 export type JsonObject = { readonly [key: string]: unknown };
 
@@ -37,10 +38,15 @@ export function parseObject(source: string, text: string): JsonObject {
 }
 
 /**
- * The body as a JSON object. Parsing all of it takes 15 of the 27 µs in which a 3.4 KB event is verified
- * and identified. A scanner for the few fields would walk the same bytes, and could disagree with what
- * the handler gets.
+ * The body as a JSON object, with these parts of it at least. Parsing all of a 3.4 KB event takes 10.6 µs,
+ * skimming it for the parts 4.7. The two cannot disagree: the scanner checks the whole grammar as it goes,
+ * gives up where it is not sure, and is compared with JSON.parse by the properties in skim.test.ts.
  */
+export function readParts(source: string, body: Uint8Array, parts: Parts): JsonObject {
+  return skim(body, parts) ?? readObject(source, body);
+}
+
+/** The body as a JSON object, all of it: for what handlers get, and for functions that may look anywhere. */
 export function readObject(source: string, body: Uint8Array): JsonObject {
   return parseObject(source, readText(source, body));
 }

@@ -15,6 +15,7 @@ import {
 } from "./json.ts";
 import { malformed, mismatch, signatureHeader } from "./request.ts";
 import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
+import { partsOf, skim } from "./skim.ts";
 import type { Identity, ProtocolReply, Reply, Source } from "./source.ts";
 import { checkAge, dateFromSeconds, readTimestamp, toleranceOption } from "./timestamp.ts";
 
@@ -30,6 +31,24 @@ export interface SlackOptions {
 const SIGNATURE = "x-slack-signature";
 const TIMESTAMP = "x-slack-request-timestamp";
 const PREFIX = "v0=";
+
+/** What tells the kinds of messages apart, and what identifies each. */
+const PARTS = partsOf({
+  type: true,
+  event: { type: true },
+  event_id: true,
+  event_time: true,
+  trigger_id: true,
+  view: { id: true },
+  team_id: true,
+  team: { id: true },
+  enterprise_id: true,
+  enterprise: { id: true },
+  command: true,
+  ssl_check: true,
+  challenge: true,
+  minute_rate_limited: true,
+});
 
 /** Whatever stands in the answer to a command or an interaction is shown to the user, or taken as an instruction. */
 const SILENCE: Reply = { status: 200, body: "" };
@@ -86,7 +105,7 @@ export function slack<Events extends Record<string, unknown> = Record<string, Js
     },
 
     identify({ body }): Identity | ProtocolReply {
-      const message = readMessage(name, body);
+      const message = skim(body, PARTS) ?? readMessage(name, body);
       if (at(message, "ssl_check") === "1") return { reply: SILENCE };
       if (typeof at(message, "command") === "string") return identifyCommand(name, message);
       if (at(message, "type") === "url_verification") {

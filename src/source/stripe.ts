@@ -2,9 +2,10 @@ import type Stripe from "stripe";
 import { OncewardError } from "../errors.ts";
 import { decodeHex, fingerprintOf } from "./bytes.ts";
 import { hmacKeys, hmacMatches, hmacOf } from "./hmac.ts";
-import { accountWord, at, hintWord, readObject, unreadable, word } from "./json.ts";
+import { accountWord, at, hintWord, readObject, readParts, unreadable, word } from "./json.ts";
 import { malformed, MAX_SIGNATURES, mismatch, signatureHeader } from "./request.ts";
 import { secretKeys, sourceName, type Secrets } from "./secrets.ts";
+import { partsOf } from "./skim.ts";
 import type { Identity, Source } from "./source.ts";
 import { oncePerObject } from "./stripe-once.ts";
 import { withRelatedObject, type StripeClient, type StripeThinEvent } from "./stripe-thin.ts";
@@ -34,6 +35,19 @@ export interface StripeOptions {
 }
 
 const HEADER = "stripe-signature";
+
+/** What identifies an event, snapshot or thin. */
+const PARTS = partsOf({
+  object: true,
+  id: true,
+  type: true,
+  created: true,
+  livemode: true,
+  account: true,
+  context: true,
+  data: { object: { id: true } },
+  related_object: { id: true },
+});
 
 /**
  * Events of Stripe, snapshot and thin. A thin event whose type begins with `v1.` mirrors a snapshot
@@ -82,7 +96,7 @@ export function stripe(options: StripeOptions): Source<StripeEvents> {
     },
 
     identify({ body }): Identity {
-      const event = readObject(name, body);
+      const event = readParts(name, body, PARTS);
       const kind = at(event, "object");
       if (kind !== "event" && kind !== "v2.core.event") throw unreadable(name, "holds no Stripe event");
       const thin = kind === "v2.core.event";

@@ -73,6 +73,16 @@ describe("GitHub", () => {
     expect((await identify(body)).account).toBe(account);
   });
 
+  it("names what an event is about by its kind and id, and the most special of several", async () => {
+    const kinds = "pull_request issue discussion release deployment check_run check_suite workflow_run".split(
+      " ",
+    );
+    for (const [index, kind] of kinds.entries()) {
+      const objects = kinds.slice(index).map((name) => `"${name}":{"id":7,"title":"x"}`);
+      expect((await identify(`{${objects.toReversed().join()}}`)).objectId).toBe(`${kind}:7`);
+    }
+  });
+
   it("flags a known delivery with another body or under another event name", async () => {
     const known = (await identify(BODY)).fingerprint;
     expect((await identify(BODY)).fingerprint).toBe(known);

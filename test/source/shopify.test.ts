@@ -56,6 +56,7 @@ describe("Shopify", () => {
     expect(identify({}, '{"admin_graphql_api_id":"gid://shopify/Order/1"}').fingerprint).not.toBe(
       identify().fingerprint,
     );
+    expect(identify({}, '{"id":450789469}').objectId).toBe("450789469");
     // A number that JSON.parse cannot hold exactly is no identity.
     expect(identify({}, '{"id":820982911946154508}').objectId).toBeUndefined();
   });

@@ -124,6 +124,16 @@ describe("Slack", () => {
     expect(closed("1").id).not.toBe(closed("2").id);
   });
 
+  it.each([
+    { type: "block_actions", trigger_id: "1", view: { id: "V1" }, team: { id: "T1" } },
+    { type: "shortcut", trigger_id: "1", team: null, enterprise: { id: "E1" } },
+    { type: "shortcut", trigger_id: "1", enterprise_id: "E1" },
+    { command: "/x", trigger_id: "1", team_id: "T1" },
+    { ssl_check: "1" },
+  ])("reads a message alike, as it is or in a form: %j", (message) => {
+    expect(answer(message)).toEqual(interaction(message));
+  });
+
   it("identifies the notice that events were held back, by its minute", () => {
     expect(
       answer({ type: "app_rate_limited", team_id: "T1", minute_rate_limited: 1518467820 }),
