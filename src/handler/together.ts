@@ -67,10 +67,11 @@ export function runOf(members: readonly Member[]): Run {
 
 class SharedRun implements Run {
   readonly #runs: readonly Run[];
-  #signal: AbortSignal | undefined;
+  readonly #controller = new AbortController();
 
   constructor(runs: readonly Run[]) {
     this.#runs = runs;
+    for (const run of runs) run.abortAlso(this.#controller);
   }
 
   get ledger(): Run["ledger"] {
@@ -78,11 +79,17 @@ class SharedRun implements Run {
   }
 
   get signal(): AbortSignal {
-    return (this.#signal ??= AbortSignal.any(this.#runs.map((run) => run.signal)));
+    return this.#controller.signal;
   }
 
   throwIfAborted(): void {
-    for (const run of this.#runs) run.throwIfAborted();
+    this.signal.throwIfAborted();
+  }
+
+  abortAlso(shared: AbortController): void {
+    const { signal } = this;
+    if (signal.aborted) shared.abort(signal.reason);
+    else signal.addEventListener("abort", () => shared.abort(signal.reason), { once: true });
   }
 
   async confirm(): Promise<void> {

@@ -36,6 +36,8 @@ export interface Run {
   readonly signal: AbortSignal;
   /** The same as the signal's, without making one. */
   throwIfAborted(): void;
+  /** Whoever runs as one with others has a signal in common: cheaper than one of each, and one of these. */
+  abortAlso(shared: AbortController): void;
   /**
    * Makes sure that the claim is still ours; throws `claim_lost` where it is not. Costs nothing unless the
    * process was paused or the database away for a good part of the lease. Ask before calling the world

@@ -35,6 +35,7 @@ export class Lease implements Standing<Lease> {
   ended = false;
   #reason: { readonly error: unknown } | undefined;
   #controller: AbortController | undefined;
+  #shared: AbortController | undefined;
   #onAbort: ((error: unknown) => void) | undefined;
 
   constructor(claim: Claim, confirmed: Instant) {
@@ -66,6 +67,13 @@ export class Lease implements Standing<Lease> {
     this.#reason = { error };
     this.#onAbort?.(error);
     this.#controller?.abort(error);
+    this.#shared?.abort(error);
+  }
+
+  /** Aborts this one, too, which others share. */
+  abortAlso(shared: AbortController): void {
+    if (this.#reason) shared.abort(this.#reason.error);
+    else this.#shared = shared;
   }
 
   /** Runs `work`, and stops waiting for it once aborted: a run that does not listen must not hold its place for ever. */

@@ -18,6 +18,10 @@ export class Line<T extends Standing<T>> implements Iterable<T> {
     return this.#first === undefined;
   }
 
+  get first(): T | undefined {
+    return this.#first;
+  }
+
   add(one: T): void {
     one.before = this.#last;
     if (this.#last) this.#last.after = one;

@@ -79,6 +79,10 @@ class HeldRun implements Run {
     if (this.#lease.aborted) throw this.#lease.aborted.error;
   }
 
+  abortAlso(shared: AbortController): void {
+    this.#lease.abortAlso(shared);
+  }
+
   confirm(): Promise<void> {
     return this.#leases.confirm(this.#lease);
   }

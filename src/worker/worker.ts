@@ -11,6 +11,7 @@ import { Leases, lost } from "./leases.ts";
 import { Line, type Standing } from "./line.ts";
 import { Places } from "./places.ts";
 import { runTask } from "./run.ts";
+import { Waiting } from "./waiting.ts";
 
 export interface WorkerOptions {
   /** At most so many tasks at once in this process. Default 32. */
@@ -55,7 +56,7 @@ export class Worker {
   readonly #announcer: Announcer;
   /** Tasks run outside of the async context of whoever enqueued them, as they would in any other process. */
   readonly #outside = AsyncLocalStorage.snapshot();
-  readonly #waiting = new Line<Place>();
+  readonly #waiting = new Waiting<Place>();
   readonly #running = new Line<Place>();
   #places = new Places([], 0);
   #state: "new" | "starting" | "started" | "stopped" = "new";
@@ -325,24 +326,25 @@ export class Worker {
 
   #startWaiting(): void {
     if (this.#state !== "started") return;
-    for (const place of this.#waiting) {
+    const mayStart = (lane: Lane): boolean => this.#places.mayStart(lane);
+    while (this.#places.anyFree) {
+      const place = this.#waiting.next(mayStart);
+      if (!place) return;
       if (place.lease.aborted) {
         this.#forget(place);
-      } else if (this.#places.mayStart(place.lane)) {
+      } else {
         this.#waiting.delete(place);
         this.#seat(place);
         this.#run(place);
-        if (!this.#places.anyFree) return;
       }
     }
   }
 
   /** Nothing that waits here may wait long while others have room. */
   #giveBackStale(): void {
-    for (const place of this.#waiting) {
-      const age = performance.now() - place.lease.heldAt;
-      if (age < staleMs) return; // The rest came later.
-      this.#places.slow(place.lane, age);
+    const now = performance.now();
+    for (const place of this.#waiting.while(({ lease }) => now - lease.heldAt >= staleMs)) {
+      this.#places.slow(place.lane, now - place.lease.heldAt);
       if (place.lease.aborted) this.#forget(place);
       else this.#giveBack(place);
     }

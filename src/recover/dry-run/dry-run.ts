@@ -146,6 +146,7 @@ async function runOne(
     ledger,
     signal: new AbortController().signal,
     throwIfAborted: () => {},
+    abortAlso: () => {},
     confirm: async () => {},
     uncounted: (wait) => wait,
     dryRun: {
