@@ -2,13 +2,11 @@
  * The tokens of JSON in its bytes. Each function is told where a token begins and tells where it ends, or
  * NOWHERE if there is none.
  *
- * A byte beyond the end of the bytes is undefined: it equals no token and compares with none, so every
- * loop ends there, and what is looked for at NOWHERE is NOWHERE. Nobody has to ask on the way.
+ * The bytes stand in a frame: a zero before and a zero after them. No token has a zero in it, so that every
+ * token and every loop ends at the end of the bytes, and what is looked for at NOWHERE, which is the zero
+ * before them, is NOWHERE. Nobody has to ask on the way.
  */
-import { constants } from "node:buffer";
-
-/** Beyond the end of whatever can be read as a text. */
-const NOWHERE = constants.MAX_STRING_LENGTH;
+const NOWHERE = 0;
 
 const [TAB, LINE_FEED, CARRIAGE_RETURN, SPACE] = [0x09, 0x0a, 0x0d, 0x20] as const;
 const [QUOTE, BACKSLASH, SLASH] = [0x22, 0x5c, 0x2f] as const;
@@ -16,17 +14,26 @@ const [PLUS, MINUS, POINT, ZERO, NINE] = [0x2b, 0x2d, 0x2e, 0x30, 0x39] as const
 const [A, B, E, F, L, N, R, S, T, U] = [0x61, 0x62, 0x65, 0x66, 0x6c, 0x6e, 0x72, 0x73, 0x74, 0x75] as const;
 const [UPPER_A, UPPER_E, UPPER_F] = [0x41, 0x45, 0x46] as const;
 
+/** Holds nearly every body in turn: the copy takes 0.05 µs then, and with a buffer of its own 0.4. */
+const FRAME = Buffer.alloc(64 * 1024);
+
+/**
+ * A copy of a body with the zeros around it, to be used until the next one is made. The end could be told without a
+ * copy, since what lies beyond it is undefined. But once V8 has seen code read there, it makes that code slow for
+ * good: after one body that is cut off, skimming would take longer than JSON.parse.
+ */
+export function framed(body: Uint8Array): Buffer {
+  const bytes = body.length + 2 > FRAME.length ? Buffer.allocUnsafe(body.length + 2) : FRAME;
+  bytes[0] = 0;
+  bytes.set(body, 1);
+  bytes[body.length + 1] = 0;
+  return bytes;
+}
+
 export function afterSpace(bytes: Buffer, start: number): number {
   let i = start;
   while (isSpace(bytes[i]!)) i++;
   return i;
-}
-
-/** Whether nothing but space is left. It looks at no byte beyond the end, since V8 makes slow what does so often. */
-export function isSpaceFrom(bytes: Buffer, start: number): boolean {
-  if (start > bytes.length) return false;
-  for (let i = start; i < bytes.length; i++) if (!isSpace(bytes[i]!)) return false;
-  return true;
 }
 
 /** Only a key without escapes: with them it may spell any name. */
@@ -36,7 +43,7 @@ export function skipKey(bytes: Buffer, start: number): number {
   for (;;) {
     const byte = bytes[i]!;
     if (byte === QUOTE) return i + 1;
-    if (byte === BACKSLASH || !(byte >= SPACE)) return NOWHERE;
+    if (byte === BACKSLASH || byte < SPACE) return NOWHERE;
     i++;
   }
 }

@@ -82,6 +82,15 @@ describe("what is found", () => {
       expect(skim(large.subarray(8, 8 + length), PARTS)).toBeUndefined();
   });
 
+  it("is there however long the body is, and whatever was skimmed before", () => {
+    for (const length of [65_530, 65_533, 65_534, 65_535, 65_536, 65_537, 200_000, 70, 65_534]) {
+      const body = bytesOf(`{"id":"${"ä".repeat(20)}","x":"`.padEnd(length - 20 - 12, "x") + '","type":2}\n');
+      expect(body).toHaveLength(length);
+      expect(compare(body)).toBe("found");
+      expect(skim(body.subarray(0, -2), PARTS)).toBeUndefined();
+    }
+  });
+
   it.each([
     ["numbers as JavaScript reads them", '{"id":9007199254740993,"type":-0,"i":1e400,"constructor":-1.5E-7}'],
     ["numbers of every form", '{"id":0,"type":0.0e+0,"i":123456789012345678901234567890,"constructor":10}'],
