@@ -22,12 +22,19 @@ describe("a proof on PGlite", () => {
       if (!seen.includes(event.id)) await tx.query("insert into entry values (1)");
       seen.push(event.id);
     });
+    source.on("invoice.voided", { together: 10 }, async ({ events, tx }) => {
+      await tx.query("insert into entry select 1 from unnest($1::text[])", [
+        events.map(({ event }) => event.id),
+      ]);
+    });
     const arrange = () => void (seen.length = 0);
     expect((await proveHandler({ once, source, event: paid, arrange })).report).toContain(
       "all 7 trials hold",
     );
     const created = { ...paid, type: "invoice.created" };
     expect((await proveHandler({ once, source, event: created, arrange })).outcome).toBe("refuted");
+    const voided = { ...paid, type: "invoice.voided" };
+    expect((await proveHandler({ once, source, event: voided, arrange })).outcome).toBe("proven");
     await once.stop();
     await db.close();
   });
