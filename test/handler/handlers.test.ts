@@ -1,4 +1,4 @@
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { PgClient } from "../../src/database/pg.ts";
 import { Fatal } from "../../src/errors.ts";
 import { connectSource } from "../../src/handler/source.ts";
@@ -7,19 +7,10 @@ import { signed } from "../../src/source/generic.ts";
 import { stripe } from "../../src/source/stripe.ts";
 import { describeWith } from "../support/postgres.ts";
 import { gate } from "../worker/support.ts";
-import { type App, type AppOptions, effect, event, openApp, SECRET } from "./support.ts";
+import { type App, effect, event, openApps, SECRET } from "./support.ts";
 
 describeWith("newest", "handlers", (database) => {
-  let apps: App[] = [];
-  const open = async (options?: AppOptions): Promise<App> => {
-    const app = await openApp(database().url, options);
-    apps.push(app);
-    return app;
-  };
-  afterEach(async () => {
-    await Promise.all(apps.map((app) => app.close()));
-    apps = [];
-  });
+  const open = openApps(database);
   const inline = { source: { answer: "inline" } } as const;
 
   it("writes, enqueues, takes effect keys and completes in one commit", async () => {

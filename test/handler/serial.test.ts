@@ -1,18 +1,9 @@
-import { afterEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { describeWith } from "../support/postgres.ts";
-import { type App, type AppOptions, effect, event, openApp } from "./support.ts";
+import { effect, event, openApps } from "./support.ts";
 
 describeWith("newest", "serialBy", (database) => {
-  let apps: App[] = [];
-  const open = async (options?: AppOptions): Promise<App> => {
-    const app = await openApp(database().url, options);
-    apps.push(app);
-    return app;
-  };
-  afterEach(async () => {
-    await Promise.all(apps.map((app) => app.close()));
-    apps = [];
-  });
+  const open = openApps(database);
 
   const of = (customer: string) =>
     event("invoice.paid", { data: { object: { id: `in_${Math.random()}`, customer } } });

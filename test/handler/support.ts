@@ -1,5 +1,6 @@
 /** What the tests of receiving and handling share: genuine deliveries, and an application with a table of effects. */
 import { createHmac, randomBytes } from "node:crypto";
+import { afterEach } from "vitest";
 import { pgDatabase, type PgClient } from "../../src/database/pg.ts";
 import { connectSource, type ConnectedSource, type SourceOptions } from "../../src/handler/source.ts";
 import type { Answer, Delivery } from "../../src/receive/delivery.ts";
@@ -129,6 +130,20 @@ export async function openApp(url: string, options: AppOptions = {}): Promise<Ap
     },
   };
   return app;
+}
+
+/** Opens applications over the database of a file of tests, each of which ends with its test. */
+export function openApps(database: () => { readonly url: string }): (options?: AppOptions) => Promise<App> {
+  let apps: App[] = [];
+  afterEach(async () => {
+    await Promise.all(apps.map((app) => app.close()));
+    apps = [];
+  });
+  return async (options) => {
+    const app = await openApp(database().url, options);
+    apps.push(app);
+    return app;
+  };
 }
 
 export function read({ status, headers, body }: Answer): {

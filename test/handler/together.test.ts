@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { PgClient } from "../../src/database/pg.ts";
 import { Fatal, OncewardError } from "../../src/errors.ts";
 import type { HandledEvent } from "../../src/handler/handler.ts";
@@ -7,21 +7,12 @@ import { dryRun } from "../../src/recover/dry-run/dry-run.ts";
 import type { Engine } from "../../src/worker/engine.ts";
 import { describeWith } from "../support/postgres.ts";
 import { gate, Watcher } from "../worker/support.ts";
-import { type App, type AppOptions, effect, event, openApp, type StripeEvent } from "./support.ts";
+import { type App, type AppOptions, effect, event, openApps, type StripeEvent } from "./support.ts";
 
 const type = "invoice.paid";
 
 describeWith("newest", "handlers of several events", (database) => {
-  let apps: App[] = [];
-  const open = async (options?: AppOptions): Promise<App> => {
-    const app = await openApp(database().url, options);
-    apps.push(app);
-    return app;
-  };
-  afterEach(async () => {
-    await Promise.all(apps.map((app) => app.close()));
-    apps = [];
-  });
+  const open = openApps(database);
 
   type Work = (sent: readonly HandledEvent<StripeEvent>[], tx: PgClient) => unknown;
 
