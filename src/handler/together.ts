@@ -54,9 +54,12 @@ export function together(
 
 const givenBack: Finish = { finish: "defer", until: { delayMs: 0 } };
 
-/** The database is away: for each by itself it would be, too. */
+/** The database is away: for each by itself it would be, too. A busy key or a sender that is away is the matter of one. */
 function isOfAll(error: unknown): boolean {
-  return error instanceof OncewardError && error.status === 503;
+  return (
+    error instanceof OncewardError &&
+    (error.code === "database_unavailable" || error.code === "pool_exhausted")
+  );
 }
 
 /** What several have in common while they run as one: what ends one of them, ends all. */

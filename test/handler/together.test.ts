@@ -161,6 +161,20 @@ describeWith("newest", "handlers of several events", (database) => {
       expect(await app.look("stripe", id)).toMatchObject({ state: "done", tries: 2 });
   });
 
+  it("are no matter of all where a key is busy, or a sender's API away, for one", async () => {
+    const app = await open(onePlace);
+    const sent = some(2);
+    const [busy] = idsOf(sent);
+    let count = 0;
+    const calls = await deliverTogether(app, sent, (events) => {
+      if (events.some((one) => one.event.id === busy) && ++count <= 2)
+        throw new OncewardError("key_busy", "somebody's transaction holds this key");
+    });
+    expect(calls[0]).toEqual(idsOf(sent));
+    for (const { id } of sent)
+      expect(await app.look("stripe", id)).toMatchObject({ state: "done", tries: id === busy ? 2 : 1 });
+  });
+
   it("undo all of it where they swallow a SQL error", async () => {
     const app = await open(onePlace);
     const sent = some(2);
