@@ -32,7 +32,7 @@ function variant(store: "redis" | "postgres"): Omit<Variant, "title" | "notes"> 
     modes: ["receive", "jobs", "handle"],
     package: "bullmq",
     load: () => import("bullmq"),
-    backlog: 10_000,
+    backlog: store === "redis" ? 100_000 : 10_000,
     async prepare({ database }) {
       await withClient(database, (client) => client.query(orderTable));
       const { runMigrations } = await import("bullmq");

@@ -22,7 +22,7 @@ function variant(title: string, worker: typeof settings & Partial<typeof batchin
     modes: ["receive", "jobs", "handle"],
     package: "graphile-worker",
     load: () => import("graphile-worker"),
-    backlog: "localQueue" in worker ? 20_000 : 5_000,
+    backlog: "localQueue" in worker ? 100_000 : 5_000,
     notes: `${how} Finished jobs are deleted, and a known key with them; the handler's row commits before the completion.`,
     async prepare({ database }) {
       await withClient(database, (client) => client.query(orderTable));

@@ -19,7 +19,7 @@ export const ledger: Variant = {
   kind: "onceward",
   store: "postgres",
   modes: ["receive", "jobs", "handle", "steps"],
-  backlog: 30_000,
+  backlog: 100_000,
   notes:
     "record, complete and step_save shared by concurrent callers; in `handle`, row and completion commit together.",
   load,

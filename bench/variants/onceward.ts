@@ -17,7 +17,7 @@ export const onceward: Variant = {
   kind: "onceward",
   store: "postgres",
   modes: ["receive", "jobs", "handle", "steps"],
-  backlog: 20_000,
+  backlog: 100_000,
   load,
   notes:
     "64 tasks at once over up to 32 connections, everything else by default. The handler's row, its effect keys, jobs and completion commit together; " +

@@ -14,7 +14,7 @@ export const pgBoss: Variant = {
   modes: ["receive", "jobs", "handle"],
   package: "pg-boss",
   load: () => import("pg-boss"),
-  backlog: 20_000,
+  backlog: 100_000,
   notes:
     "LISTEN/NOTIFY on, batches of 100, burst while batches are full, two workers; known ids are refused by the " +
     "primary key. In `handle` its transactional workers: rows of a batch and their completion commit together.",

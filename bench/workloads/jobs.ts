@@ -4,6 +4,7 @@ import type { Cell, Measured } from "../cell.ts";
 import { costMeter, type Meter } from "../costs.ts";
 import { body, event, ids, type StripeEvent } from "../event.ts";
 import { percentile } from "../statistics.ts";
+import { haveBeenVacuumed } from "../steady.ts";
 import type { Mode, Running, Variant } from "../variant.ts";
 
 const CALLERS = 64;
@@ -56,6 +57,8 @@ export async function drain(variant: Variant, cell: Cell): Promise<Measured> {
     };
     await Promise.all(Array.from({ length: CALLERS }, caller));
   }
+  // The larger ones were seeded with statistics.
+  if (variant.store === "postgres" && !cell.seed) await haveBeenVacuumed(cell.database);
   const meter = await meterOf(variant, cell);
   let began = 0;
   bench.onStart(() => (began ||= performance.now()));
