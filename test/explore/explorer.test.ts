@@ -9,6 +9,7 @@ import { takeoverByAge } from "./naive/takeover-by-age.ts";
 import { naively } from "./naive/way.ts";
 import type { Played } from "./played.ts";
 import { printFailure } from "./print.ts";
+import { Unreachable } from "./route.ts";
 import type { Row } from "./rows.ts";
 import type { Workload } from "./scene.ts";
 import { appSchema } from "./schema.ts";
@@ -109,6 +110,20 @@ describeWith("newest", "the explorer itself", (database) => {
       expect(small.violations[0]?.invariant).toBe("I1");
     } finally {
       explorer.close();
+    }
+  });
+
+  it("takes what cannot be repeated for a fault of the code, unless the database was asked again", async () => {
+    for (const remember of [true, false]) {
+      const explorer = await Explorer.open(workloads[0]!, live!, { remember });
+      try {
+        await explorer.play([]);
+        const error = await explorer.play([[0, 1_000]]).catch((failed: unknown) => failed);
+        expect(String(error)).toContain("Point 1 has no option 1000: the schedule cannot be repeated.");
+        expect(error instanceof Unreachable).toBe(!remember);
+      } finally {
+        explorer.close();
+      }
     }
   });
 

@@ -59,6 +59,7 @@ export class Replica {
   /** Which real session stands for one of this schedule that has a transaction open, or waits for a lock. */
   readonly #sessions = new Map<string, number>();
   #unique = 0;
+  #hasForgotten = false;
   /** Undefined where transactions are open: see Route. */
   #standing: Standing | undefined;
 
@@ -66,9 +67,10 @@ export class Replica {
     this.#live = live;
     this.#options = options;
     this.#states = new States(live.tables);
-    this.#route = new Route(live, (place, action) =>
-      place.edges.delete(this.#edgeNumber(place, action, this.#knownOf(action))),
-    );
+    this.#route = new Route(live, (place, action) => {
+      this.#hasForgotten = true;
+      place.edges.delete(this.#edgeNumber(place, action, this.#knownOf(action)));
+    });
     this.#root = this.#settled(this.#states.empty, clockMs);
     this.#startMs = clockMs;
     this.#at = this.#root;
@@ -81,6 +83,11 @@ export class Replica {
 
   get states(): number {
     return this.#places.size;
+  }
+
+  /** What is found anew may be another outcome of a race: not all that followed from the first one can be done again. */
+  get hasForgotten(): boolean {
+    return this.#hasForgotten;
   }
 
   /** No transaction is open. */
@@ -109,6 +116,7 @@ export class Replica {
   }
 
   #forget(): void {
+    this.#hasForgotten = true;
     this.#places.clear();
     this.#root.edges.clear();
     this.#root.later.clear();

@@ -11,6 +11,7 @@ import type { Played, Step } from "./played.ts";
 import { cutOff, type Op, type Process, type Session } from "./process.ts";
 import { Processes } from "./processes.ts";
 import type { Replica } from "./replica.ts";
+import { Unreachable } from "./route.ts";
 import { type Fault, Scene, type Violation, type Workload } from "./scene.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
@@ -116,8 +117,7 @@ export class Schedule<App> {
       this.#points.push(options.map((option) => option.cost));
     }
     const option = options[pick];
-    if (!option)
-      throw new Error(`Point ${this.#points.length} has no option ${pick}: the schedule cannot be repeated.`);
+    if (!option) throw this.#unrepeatable(pick);
     if (option.fault) {
       this.#faults.push(option.fault);
       this.#lastEvent = this.#time.now;
@@ -131,6 +131,12 @@ export class Schedule<App> {
     if (applying) await applying;
     this.#couldCrash = crashable;
     return true;
+  }
+
+  /** Of a schedule that was noted when there was such an option. Where the database has not changed its mind, our code has. */
+  #unrepeatable(pick: number): Error {
+    const what = `Point ${this.#points.length} has no option ${pick}: the schedule cannot be repeated.`;
+    return this.#replica.hasForgotten ? new Unreachable(what) : new Error(what);
   }
 
   #faultsOf(op: Op): Fault[] {
