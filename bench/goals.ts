@@ -1,5 +1,5 @@
 /** What Onceward wants to reach, and whether this run says that it does. */
-import { ours } from "./plan.ts";
+import { ours, withHistory } from "./plan.ts";
 import {
   ratio,
   ratioAcross,
@@ -74,7 +74,7 @@ export function checkGoals(results: Results): Goal[] {
     ),
     least("(d) at least 3 times DBOS", 3, { value: ratio(section("steps"), ours, "dbos") }),
     least("(d) at least 3 times absurd", 3, { value: ratio(section("steps"), ours, "absurd") }),
-    ...["receive", "jobs", "drain"].map((workload) =>
+    ...withHistory.map((workload) =>
       least(
         `(e) ${workload}: with ${largest.toLocaleString("en")} finished at least 0.9 of what it is with none`,
         0.9,

@@ -157,12 +157,15 @@ function storm(id: string, title: string, options: Section["options"]): Section 
   return { ...section("storm", title, list), id, options, unit: "ms" };
 }
 
+/** They share a database: what was received waits there for good, and would be handled beside what comes after it. */
+export const withHistory = ["jobs", "drain", "steps", "handle", "receive"] as const;
+
 function seeded(seed: { finished: number; waiting: number }): Section[] {
   const label = `${seed.finished}${seed.waiting ? `-${seed.waiting}` : ""}`;
   const held = `${count(seed.finished)} finished${seed.waiting ? ` and ${count(seed.waiting)} waiting` : ""}`;
-  // They share a database: what was received waits there for good, and would be handled beside the jobs.
-  return (["jobs", "drain", "receive"] as const).map((workload) => ({
+  return withHistory.map((workload) => ({
     ...section(workload, `(e) ${workload}, in a ledger that holds ${held}`, [ours]),
+    options: { connections: 64 },
     id: `held-${label}-${workload}`,
     group: `held-${workload}`,
     seed,
