@@ -57,9 +57,11 @@ export function makePlan(extent: Extent): Plan {
     ...[64, 16, 1].map((connections) =>
       receive({ connections }, connections === 64 || extent === "full" ? able("receive") : few),
     ),
-    receive(
-      { connections: 64, duplicates: true },
-      extent === "full" ? able("receive").slice(1) : [ours, ...naive],
+    ...[64, 16, 1].map((connections) =>
+      receive(
+        { connections, duplicates: true },
+        extent === "full" ? able("receive").slice(1) : [ours, ...naive],
+      ),
     ),
     {
       ...section(
